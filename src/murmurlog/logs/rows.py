@@ -378,11 +378,11 @@ class RowReader:
 
     def _record_columns(self) -> list[int]:
         """The words of a line that say what the row is; ids only say where its texts are."""
-        columns, place = [], self._time + 2
+        columns, place = [self._time + 1], self._time + 2
         for name in ("query", *(["url"] if self.cleaning.url else []), *self.cleaning.keep):
             columns += [place, place + 1]
             place += 3
-            if name == "url" and self.cleaning.url is not None and len(columns) == 4:
+            if name == "url" and len(columns) == 5:
                 columns.append(place)
                 place += 1
         return columns
