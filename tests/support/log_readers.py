@@ -1,26 +1,24 @@
-"""One log, read for each way of counting on DuckDB: as texts, dictionary-encoded, in partitions."""
+"""One log, read into partitions in several ways: in one, in many small ones, and in files."""
 
 from contextlib import nullcontext
 from unittest.mock import patch
 
-from murmurlog.logs import partitions
-from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs import workspace
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
+from murmurlog.logs.rows import RowReader
 from murmurlog.logs.source import find
+from murmurlog.privacy.sampler import SeededEntropy
 
-IMPLEMENTATIONS = ("general", "encoded", "partitioned")
+ROWS = 100  # of a small partition
 
 
-def read_by_implementation(path, *, room, rows=300, **options):
-    """(its name, the log) of each; partitions have `room` bytes and batches of `rows`."""
-    for name in IMPLEMENTATIONS:
-        with connect() as engine:
-            changes = {
-                "general": patch.object(DuckEngine, "local", None),
-                "encoded": nullcontext(),
-                "partitioned": patch.multiple(
-                    partitions, ROOM=room / engine.memory, ROWS_A_BATCH=rows
-                ),
-            }
-            with changes[name]:
-                yield name, read(find(str(path)), engine=engine, **options)
+def read_in_partitions(path, *, seed=1, **options):
+    """(its name, the log) of each way; a larger partition than `ROWS` is split, unless it is one unit."""
+    small = patch.dict(RowReader.__init__.__kwdefaults__, most_rows=ROWS)
+    ways = {"one": nullcontext(), "many": small, "files": patch.object(workspace, "ROOM", 0)}
+    for name, change in ways.items():
+        with change, connect() as engine:
+            log = read(find(str(path)), engine=engine, entropy=SeededEntropy(seed), **options)
+            assert name != "many" or log.partitions.count > 3
+            yield name, log

@@ -119,10 +119,10 @@ class Rows:
             kept={name: column.at(rows) for name, column in self.kept.items()},
         )
 
-    def since(self, moment: datetime) -> "Rows":
-        """The rows from a moment on; rows without a time are not among them."""
+    def since(self, moment: datetime) -> Mask:
+        """Which rows are from a moment on; rows without a time are not."""
         start = np.datetime64(moment, "us").astype(np.int64)
-        return self.at((self.time >= start) & (self.time != NEVER))
+        return np.asarray((self.time >= start) & (self.time != NEVER))
 
 
 NO_RANK = np.iinfo(np.int32).min
