@@ -48,8 +48,10 @@ class Texts(Resident):
         """The texts with these ids."""
         order = np.argsort(ids, kind="stable")
         batches, starts = np.unique(ids[order] >> 32, return_index=True)
+        ends = [*starts[1:], len(order)]
         found = [pa.array([], pa.large_string())]
-        for batch, some in zip(batches, np.split(order, starts[1:]), strict=True):
+        for batch, start, end in zip(batches, starts, ends[: len(starts)], strict=True):
+            some = order[start:end]
             places = ids[some] & 0xFFFFFFFF
             found.append(self._batches[batch].load().take(pa.array(places)))
         back = np.empty(len(order), np.int64)
