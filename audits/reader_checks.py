@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import ibis
+import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 from old_readers import CHANGES, by_parallel_csv
 from plain_reader import Refused, time_of
@@ -19,7 +20,7 @@ from reader_samples import LARGEST, Outcome, Sample
 from murmurlog.errors import InputError, MurmurlogError
 from murmurlog.logs import formats as shapes
 from murmurlog.logs import records
-from murmurlog.logs.duckdb_rows import raw_rows
+from murmurlog.logs.duckdb_rows import read_batches
 from murmurlog.logs.log import read
 from murmurlog.logs.screen import Screen, load
 from murmurlog.logs.source import find
@@ -38,8 +39,9 @@ class Reader:
         self.folder = folder
         self.twin = twin
         self.server = server  # of PostgreSQL, as the tests start it
+        self._connection = duckdb.connect(config={"arrow_large_buffer_size": "true"})
+        self._connection.execute("SET TimeZone = 'UTC'")
         self._threads = 0
-        self._statements: dict[Any, str] = {}
 
     def outcome(self, sample: Sample) -> Outcome:
         """The rows of a sample as they stand in it, or that it is refused."""

@@ -30,6 +30,7 @@ from murmurlog.logs.times import pattern
 ROWS_A_BATCH = 200_000  # that are handed on
 ROWS_A_THREAD = 20_000  # of records, which DuckDB reads with several threads
 WHOLE_NUMBERS = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT")
+TEXTS = r"VARCHAR|ENUM\(.*\)"
 NUMBERS = r"U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)"
 MOMENTS = r"TIMESTAMP(?:_S|_MS|_NS| WITH TIME ZONE)?|DATE"
 CLOCKS = r"TIME(?:_NS| WITH TIME ZONE)?"
@@ -131,7 +132,7 @@ def select_sql(
         return f"SELECT {_as(columns)} FROM ({rows}) WHERE {passes}"
     kind = _kind_of_time(source, types)
     stated = own[source.columns["time"]] if kind == "text" else "moment"
-    if kind == "text":
+    if re.fullmatch(TEXTS, types.get(source.columns["time"], "VARCHAR"), re.DOTALL):
         stated = _stated_text(source, stated, day)
     rows = f"SELECT {_as(columns)}, {stated} AS stated FROM ({rows}) WHERE {passes}"
     rows = f"SELECT *, {_as(_parsed(source, kind))} FROM ({rows})"
