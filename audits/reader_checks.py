@@ -42,7 +42,7 @@ class Reader:
         self.folder = folder
         self.twin = twin
         self.server = server  # of PostgreSQL, as the tests start it
-        self._connection = duckdb.connect(config={"arrow_large_buffer_size": "true"})
+        self._connection = duckdb.connect()  # one for all samples: opening takes longer than a file
         self._connection.execute("SET TimeZone = 'UTC'")
         self._threads = 0
 
