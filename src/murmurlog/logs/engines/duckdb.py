@@ -123,7 +123,7 @@ def bits_of(source: Source, *, threads: int) -> int:
         rows = ROWS_OF_A_SERVER if size is None else size * packed // BYTES_A_ROW
     if rows < FEW_ROWS:
         return 0
-    partitions = max(rows // ROWS_A_PARTITION, 2 * threads)
+    partitions = max(-(-rows // ROWS_A_PARTITION), 2 * threads)
     return min(MOST_BITS, (partitions - 1).bit_length())
 
 
