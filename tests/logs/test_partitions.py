@@ -139,7 +139,7 @@ def test_files_are_private_and_deleted_with_their_values(tmp_path):
 
 @pytest.mark.parametrize("memory", [NOTHING, PLENTY])
 def test_an_error_on_the_way_leaves_no_value(memory, tmp_path):
-    with open_workspace(memory=memory, threads=2, folder=tmp_path) as workspace:
+    with open_workspace(memory=memory, threads=1, folder=tmp_path) as workspace:
         log = read(random_rows(500), workspace, bits=3)
         before, used = {*workspace.folder.rglob("*")}, workspace._used
         largest = max(log.partitions.results(units), key=len)
