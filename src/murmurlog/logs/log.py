@@ -17,7 +17,7 @@ from murmurlog.bundle.progress import measure
 from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.columns import short
-from murmurlog.logs.duckdb_rows import count_rows
+from murmurlog.logs.duckdb_rows import count_rows, size_of
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.likely_causes import likely_causes
 from murmurlog.logs.partitions import Partitions
@@ -123,7 +123,7 @@ def read(
         screen=screen, deny=deny,
     )  # fmt: skip
     text_keys = TextKeys((entropy or SystemEntropy()).stream("keys"))
-    advance = measure(say, total=partial(count_rows, source))
+    advance = measure(say, total=partial(size_of if source.dialect else count_rows, source))
     found = engine.read(
         source, cleaning, where=where or {}, keep=[*kept.values()], unit=unit, text_keys=text_keys,
         say=say, advance=advance,
