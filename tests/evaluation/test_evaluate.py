@@ -21,8 +21,9 @@ from murmurlog.evaluation import tasks
 from murmurlog.evaluation.bundles import Bundle, load_bundle, reading_of
 from murmurlog.evaluation.evaluate import evaluate, sweep
 from murmurlog.evaluation.ground_truth import count_exactly, searches_of
+from murmurlog.evaluation.parts import split, with_unit
 from murmurlog.evaluation.request import Place
-from murmurlog.evaluation.runner import Collector, average, split
+from murmurlog.evaluation.runner import Collector, average
 from murmurlog.evaluation.scores import Figure, Result, Scores, compare, mean, merge, results
 from murmurlog.evaluation.tasks import TASKS, Settings, Unfit
 from murmurlog.logs.engines.duckdb import DuckEngine, connect

@@ -17,20 +17,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.schema import keys_schema, with_notes
 from murmurlog.mechanisms.baselines.k_anonymity import AtLeast, exact_table
 from murmurlog.mechanisms.protocol import View
-from murmurlog.privacy.sampler import Entropy, Integers
+from murmurlog.privacy.sampler import Entropy
 
 if TYPE_CHECKING:
-    from murmurlog.counting.bound import BoundedItems
     from murmurlog.logs.log import Log
 
-LISTS = pa.list_(pa.string())
 Words = tuple[int, ...]  # numbers of words, the most frequent first
 NOTE = "`queries` holds the keywords of a session in alphabetical order, not its queries"
 
@@ -49,14 +46,10 @@ class KSession(AtLeast):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> pa.Table:
         """unit, queries: each distinct session of every unit."""
-        from murmurlog.mechanisms.baselines.counts import count_all
+        from murmurlog.counting.holdings import bring_holdings
 
-        tables = [pa.table({"unit": pa.array([], pa.int64()), "queries": pa.array([], LISTS)})]
-        units = 0
-        for unit, queries in count_all(log, view).bounded.results(_sessions):
-            tables.append(pa.table({"unit": units + unit, "queries": queries.cast(LISTS)}))
-            units += int(unit.max(initial=-1)) + 1
-        return pa.concat_tables(tables)
+        held = bring_holdings(log, view.finder(log))
+        return pa.table({"unit": held.unit, "queries": held.items["queries"].take(held.item)})
 
     def release(self, sessions: pa.Table, /, *, entropy: Entropy) -> pa.Table:
         """(queries, users, users_stderr, reliable) of the sessions after editing."""
@@ -66,14 +59,8 @@ class KSession(AtLeast):
             published.setdefault(form, set()).update(units)
         lists = [sorted(words[w] for w in form) for form in published]
         users = [len(units) for units in published.values()]
-        keys = pa.table([pa.array(lists, LISTS)], schema=keys_schema(("queries",)))
+        keys = pa.table([pa.array(lists, pa.list_(pa.string()))], schema=keys_schema(("queries",)))
         return with_notes(exact_table(keys, users), {"queries": NOTE})
-
-
-def _sessions(items: BoundedItems) -> tuple[Integers, pa.Array]:
-    """The unit and the queries of each session of a partition."""
-    (queries,) = items.columns(np.arange(len(items.keys)))
-    return items.unit.astype(np.int64), queries.take(pa.array(items.item))
 
 
 def _by_keywords(sessions: pa.Table) -> tuple[list[str], dict[Words, set[int]]]:

@@ -108,7 +108,7 @@ class Hong(Unprotected):
         """c_ijk: how often each unit clicked each url for each query."""
         from murmurlog.mechanisms.hong.gathering import bring_clicks
 
-        return bring_clicks(log.partitions, view.finder(log))
+        return bring_clicks(log, view.finder(log))
 
     def release(self, gathered: Gathered, *, entropy: Entropy) -> pa.Table:
         """(user, query, url, count) with fresh pseudonyms; the notes say what is true of it."""
