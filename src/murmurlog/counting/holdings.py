@@ -57,7 +57,7 @@ def _count_rows(rows: Rows, *, find: Callable[[Rows], Items]) -> Pairs:
     )
 
 
-def together(parts: Iterable[Pairs], names: Sequence[str]) -> Holdings:
+def together(parts: Iterable[Pairs], names: Sequence[str] = ()) -> Holdings:
     """The pairs of all partitions; names are those of the key columns, in their order."""
     none = np.zeros(0, np.int64)
     units, items, numbers, unit_keys, keys = [none], [none], [none], [NO_KEYS], [NO_KEYS]
