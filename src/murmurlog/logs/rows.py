@@ -46,6 +46,8 @@ class Texts(Resident):
 
     def take(self, ids: Integers) -> pa.Array:
         """The texts with these ids."""
+        if not len(ids):
+            return pa.array([], pa.large_string())
         order = np.argsort(ids, kind="stable")
         batches, starts = np.unique(ids[order] >> 32, return_index=True)
         found = [pa.array([], pa.large_string())]
