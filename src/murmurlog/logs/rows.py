@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.logs.cleaning import Cleaning, RowFacts, changed_queries, clean_urls, judge, screen_texts
-from murmurlog.logs.text_keys import NO_KEYS, TextKeys, number_keys
+from murmurlog.logs.text_keys import NO_KEYS, TextKeys, group_keys, number_keys
 from murmurlog.logs.workspace import Kept, Resident, Workspace
 from murmurlog.logs.partitions import LocalPartitions, Partitions
 from murmurlog.privacy.sampler import Keys
@@ -121,14 +121,43 @@ NO_RANK = np.iinfo(np.int32).min
 
 
 @dataclass(frozen=True, eq=False)
+class _BatchColumn:
+    """A column of a batch: of each row the code of its text, -1 for none; what each code stands for."""
+
+    codes: Integers
+    keys: Keys
+    first: int  # the id of the first code's text
+
+    def at(self, rows: Integers) -> "_TextPiece":
+        codes = self.codes[rows]
+        if not len(self.keys):
+            return _TextPiece(np.zeros((len(codes), 2), np.uint64), codes, self.first)
+        return _TextPiece(self.keys[codes], codes, self.first)
+
+
+@dataclass(frozen=True, eq=False)
 class _TextPiece:
-    """A column of some rows before they are settled: keys, whether there is a value, where its text is."""
+    """A column of a piece: the key of each row's text, and its place in the batch, -1 for none."""
 
     keys: Keys
-    ids: Integers  # -1 for none
+    place: Integers
+    first: int  # the id of the batch's first text
 
-    def at(self, rows: Any) -> "_TextPiece":
-        return _TextPiece(self.keys[rows], self.ids[rows])
+    def at(self, rows: slice) -> "_TextPiece":
+        return _TextPiece(self.keys[rows], self.place[rows], self.first)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CleanBatch:
+    """The columns of a batch, and which of its rows are usable."""
+
+    user: Keys
+    time: Integers
+    query: _BatchColumn
+    url: _BatchColumn | None
+    rank: Integers | None
+    kept: Mapping[str, _BatchColumn]
+    usable: Mask
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,7 +172,7 @@ class RowPiece:
     rank: Integers | None
     kept: Mapping[str, _TextPiece]
 
-    def at(self, rows: Any) -> "RowPiece":
+    def at(self, rows: slice) -> "RowPiece":
         return RowPiece(
             unit=self.unit[rows],
             user=None if self.user is None else self.user[rows],
@@ -186,10 +215,9 @@ class RowReader:
         rows, broken, screened = 0, dict[str, int](), dict[str, int]()
 
         def work(batch: pa.RecordBatch) -> tuple[Any, int, int, Mapping[str, int], Mapping[str, int]]:
-            piece, why_broken, why_screened = self.clean(batch)
-            usable = len(piece.time)
+            clean, why_broken, why_screened = self.clean(batch)
             return (
-                workspace.keep_all(self.route(piece)), batch.num_rows, usable,
+                workspace.keep_all(self.route(clean)), batch.num_rows, int(clean.usable.sum()),
                 why_broken, why_screened,
             )  # fmt: skip
 
@@ -215,8 +243,8 @@ class RowReader:
 
     def clean(
         self, batch: pa.RecordBatch
-    ) -> tuple[RowPiece, Mapping[str, int], Mapping[str, int]]:
-        """The usable rows of a batch, and how many were dropped, by reason."""
+    ) -> tuple[CleanBatch, Mapping[str, int], Mapping[str, int]]:
+        """A batch with clean text, and how many of its rows were dropped, by reason."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         cleaning, count = self.cleaning, batch.num_rows
         query, reasons = self._queries(columns["query"])
@@ -237,9 +265,9 @@ class RowReader:
             count=count,
             there={
                 "user": known,
-                "query": query.ids >= 0,
+                "query": query.codes >= 0,
                 "time": time != NEVER,
-                "url": linked if url is None else url.ids >= 0,
+                "url": linked if url is None else url.codes >= 0,
             },
             stated={"time": bad_time | (time != NEVER), "url": linked},
             time=time,
@@ -250,30 +278,41 @@ class RowReader:
             hit = stays & rows
             screened[reason] = int(hit.sum())
             stays &= ~hit
-        piece = RowPiece(
-            unit=user,
-            user=None,
+        clean = CleanBatch(
+            user=user,
             time=time,
             query=query,
             url=url,
             rank=rank,
             kept={name: self._kept(columns[f"k{i}"]) for i, name in enumerate(cleaning.keep)},
+            usable=stays,
         )
-        if not stays.all():
-            piece = piece.at(np.flatnonzero(stays))
-        return piece, broken, screened
+        return clean, broken, screened
 
-    def route(self, piece: RowPiece) -> list[RowPiece]:
-        """The rows of each partition; of units of time only rows that have one."""
+    def route(self, batch: CleanBatch) -> list[RowPiece]:
+        """The usable rows of each partition; of units of time only rows that have one."""
+        rows = np.flatnonzero(
+            batch.usable & (batch.time != NEVER) if self.unit in PERIODS else batch.usable
+        )
+        unit = user = batch.user[rows]
         if self.unit in PERIODS:
-            piece = piece.at(np.flatnonzero(piece.time != NEVER))
-            period = np.zeros((len(piece.time), 2), np.uint64)
-            period[:, 0] = period_start(piece.time, PERIODS[self.unit]).astype(np.uint64)
-            unit = self.text_keys.combine([piece.unit, period])
-            piece = replace(piece, unit=unit, user=piece.unit)
+            period = np.zeros((len(rows), 2), np.uint64)
+            period[:, 0] = period_start(batch.time[rows], PERIODS[self.unit]).astype(np.uint64)
+            unit = self.text_keys.combine([user, period])
         partitions = 1 << self.bits
-        place = (piece.unit[:, 0] >> np.uint64(64 - self.bits)).astype(np.uint16)
-        piece = piece.at(np.argsort(place, kind="stable"))
+        # Two steps, because a shift by 64 bits is not defined.
+        place = (unit[:, 0] >> np.uint64(1) >> np.uint64(63 - self.bits)).astype(np.uint16)
+        order = np.argsort(place, kind="stable")
+        rows = rows[order]
+        piece = RowPiece(
+            unit=unit[order],
+            user=user[order] if self.unit in PERIODS else None,
+            time=batch.time[rows],
+            query=batch.query.at(rows),
+            url=batch.url.at(rows) if batch.url else None,
+            rank=None if batch.rank is None else batch.rank[rows],
+            kept={name: column.at(rows) for name, column in batch.kept.items()},
+        )
         ends = [0, *np.cumsum(np.bincount(place, minlength=partitions)).tolist()]
         return [piece.at(slice(start, end)) for start, end in zip(ends, ends[1:], strict=False)]
 
@@ -317,7 +356,7 @@ class RowReader:
         known = pc.fill_null(pc.greater(pc.binary_length(users), 0), False)
         return self.text_keys.texts(users), known.to_numpy(zero_copy_only=False)
 
-    def _queries(self, queries: pa.Array) -> tuple[_TextPiece, Mapping[str, Mask]]:
+    def _queries(self, queries: pa.Array) -> tuple[_BatchColumn, Mapping[str, Mask]]:
         """The clean queries, and under each reason to drop some the rows of these."""
         codes, keys, texts = self._distinct(queries)
         texts, keys = self._clean(texts, keys, *changed_queries(texts, self.cleaning))
@@ -325,9 +364,9 @@ class RowReader:
             reason: np.append(places, False)[codes]
             for reason, places in screen_texts(texts, self.cleaning).items()
         }
-        return self._piece(codes, keys, texts), reasons
+        return self._column(codes, keys, texts), reasons
 
-    def _urls(self, urls: pa.Array) -> tuple[_TextPiece, Mask]:
+    def _urls(self, urls: pa.Array) -> tuple[_BatchColumn, Mask]:
         """The clean urls, and whether the source has one for the row."""
         codes, keys, texts = self._distinct(urls)
         empty = pc.equal(texts, "").to_numpy(zero_copy_only=False)
@@ -336,19 +375,20 @@ class RowReader:
         changed = pc.fill_null(pc.not_equal(cleaned, texts), True)
         places = pc.indices_nonzero(changed).to_numpy()
         texts, keys = self._clean(texts, keys, places, cleaned.take(pa.array(places)))
-        return self._piece(codes, keys, texts), linked
+        return self._column(codes, keys, texts), linked
 
-    def _kept(self, values: pa.Array) -> _TextPiece:
+    def _kept(self, values: pa.Array) -> _BatchColumn:
         """The values of a kept column; an empty text is none."""
         codes, keys, texts = self._distinct(values)
         texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
-        return self._piece(codes, keys, texts)
+        return self._column(codes, keys, texts)
 
     def _distinct(self, column: pa.Array) -> tuple[Integers, Keys, pa.Array]:
         """Of each row the code of its text, -1 for none; the key and the text of each code."""
         keys = self.text_keys.texts(column)
-        codes, rows = number_keys(keys)
+        codes, rows = group_keys(keys)
         if column.null_count:  # a null has the key of no text, and a code of its own
+            codes = codes.copy()
             codes[column.is_null().to_numpy(zero_copy_only=False)] = -1
         texts = column.take(pa.array(rows)).cast(pa.large_string())
         return codes, keys[rows], texts.fill_null("") if texts.null_count else texts
@@ -365,15 +405,12 @@ class RowReader:
             keys[places] = self.text_keys.texts(clean)
         return texts, keys
 
-    def _piece(self, codes: Integers, keys: Keys, texts: pa.Array) -> _TextPiece:
-        """The keys and the places of the rows' texts, which are kept."""
-        ids = self.texts.add(texts) + np.arange(len(texts) + 1)
-        ids[len(texts)] = -1
+    def _column(self, codes: Integers, keys: Keys, texts: pa.Array) -> _BatchColumn:
+        """The column whose codes stand for these texts, which are kept; null for none."""
         if texts.null_count:
-            ids[: len(texts)][texts.is_null().to_numpy(zero_copy_only=False)] = -1
-        if not len(keys):
-            return _TextPiece(np.zeros((len(codes), 2), np.uint64), ids[codes])
-        return _TextPiece(keys[codes], ids[codes])
+            missing = np.append(texts.is_null().to_numpy(zero_copy_only=False), True)
+            codes = np.where(missing[codes], np.int32(-1), codes)
+        return _BatchColumn(codes, keys, self.texts.add(texts))
 
 
 def order_in_time(unit: Integers, time: Integers) -> Integers:
@@ -404,12 +441,15 @@ def period_start(time: Integers, period: str) -> Integers:
 def _settle_column(pieces: Sequence[_TextPiece], order: Integers) -> Column:
     """A column of a partition from its pieces, in the order of the rows."""
     keys = np.concatenate([NO_KEYS, *(piece.keys for piece in pieces)])
-    ids = np.concatenate([np.zeros(0, np.int64), *(piece.ids for piece in pieces)])
-    missing = ids < 0
-    if not missing.any():
+    place = np.concatenate([np.zeros(0, np.int32), *(piece.place for piece in pieces)])
+    there = np.flatnonzero(place >= 0)
+    if len(there) == len(place):
         codes, rows = number_keys(keys)
-        return Column(codes=codes[order], keys=keys[rows], ids=ids[rows])
-    there = np.flatnonzero(~missing)
-    codes = np.full(len(ids), -1, np.int32)
-    codes[there], rows = number_keys(keys[there])
-    return Column(codes=codes[order], keys=keys[there][rows], ids=ids[there][rows])
+    else:
+        codes = np.full(len(place), -1, np.int32)
+        codes[there], rows = number_keys(keys[there])
+        rows = there[rows]
+    starts = np.cumsum([0, *(len(piece.place) for piece in pieces)])[:-1]
+    first = np.array([piece.first for piece in pieces], np.int64)
+    ids = first[np.searchsorted(starts, rows, side="right") - 1] + place[rows]
+    return Column(codes=codes[order], keys=keys[rows], ids=ids)

@@ -21,7 +21,7 @@ from murmurlog.logs.workspace import Resident
 from murmurlog.privacy.sampler import Entropy, Keys, SystemEntropy, mix
 
 LANES = 4
-TEXTS_AT_ONCE = 100_000  # what is known of them stays in the CPU's cache
+TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
 MOST_VALUES = 1 << 40  # a public bound on the distinct values that a release hashes
 NO_KEYS: Keys = np.zeros((0, 2), np.uint64)
 
@@ -117,13 +117,15 @@ class TextKeys(Resident):
         if texts.null_count:  # a slot of a null may hold bytes
             length = np.where(texts.is_null().to_numpy(zero_copy_only=False), 0, length)
         # Longest first: the texts that still have a word at a step are a prefix.
-        order = np.argsort(length, kind="stable")[::-1]
+        short = length.astype(np.uint16) if length.max(initial=0) < 1 << 16 else length
+        order = np.argsort(short, kind="stable")[::-1]  # of 16 bits it is counted, not compared
         length, at = length[order], (ends[:-1] - start)[order]
         steps = -(-int(length[0]) // 4) if len(length) else 0
         numbers = self._texts.first(steps + 2)
         sums = np.empty((LANES, len(length)), np.uint64)
         for lane in range(LANES):
             sums[lane] = numbers[0, lane] + numbers[1, lane] * length.astype(np.uint64)
+        products = np.empty(len(length), np.uint64)
         for step in range(steps):
             count = int(np.searchsorted(-length, -4 * step))  # texts that have bytes at this step
             word = words[at[:count] + 4 * step].astype(np.uint64)
@@ -132,7 +134,8 @@ class TextKeys(Resident):
                 bits = np.uint64(8) * (length[whole:] - 4 * step)[: count - whole].astype(np.uint64)
                 word[whole:] &= (np.uint64(1) << bits) - np.uint64(1)
             for lane in range(LANES):
-                sums[lane, :count] += numbers[step + 2, lane] * word
+                np.multiply(word, numbers[step + 2, lane], out=products[:count])
+                sums[lane, :count] += products[:count]
         keys = np.empty((len(length), 2), np.uint64)
         keys[order] = _pack(sums)
         return keys
@@ -190,13 +193,30 @@ def starts_of_runs(keys: Keys) -> npt.NDArray[np.bool_]:
     return new
 
 
-def number_keys(keys: Keys) -> tuple[Integers, Integers]:
-    """The place of each key among the distinct ones, which ascend; and a row that has each of them."""
-    order = order_of_keys(keys)
+def group_keys(keys: Keys) -> tuple[Integers, Integers]:
+    """A code for each distinct key, in no particular order; and a row that has each of them."""
+    words = pa.array(np.ascontiguousarray(keys[:, 0])).dictionary_encode()
+    codes = words.indices.to_numpy()
+    rows = np.empty(len(words.dictionary), np.int64)
+    rows[codes] = np.arange(len(codes))
+    check = np.ascontiguousarray(keys[:, 1])
+    if np.array_equal(check[rows][codes], check):
+        return codes, rows
+    # Keys with one first word and other checks, which hardly ever are there.
+    order = np.lexsort((check, keys[:, 0]))
     new = starts_of_runs(keys[order])
     codes = np.empty(len(keys), np.int32)
     codes[order] = np.cumsum(new, dtype=np.int32) - np.int32(1)
     return codes, order[new]
+
+
+def number_keys(keys: Keys) -> tuple[Integers, Integers]:
+    """The place of each key among the distinct ones, which ascend; and a row that has each of them."""
+    codes, rows = group_keys(keys)
+    order = order_of_keys(keys[rows])
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return place[codes], rows[order]
 
 
 def distinct_keys(keys: Keys) -> Keys:
