@@ -28,7 +28,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 from plain_keys import NARROW, WHOLE, PlainKeys
-from random_logs import Case, Row, Table, arrow, batches, case, write
+from random_logs import Case, Table, arrow, batches, case, write
 from reference_model import (
     EPOCH,
     ROUNDS,
@@ -62,7 +62,8 @@ from murmurlog.mechanisms.protocol import tally_view
 from murmurlog.mechanisms.public_pools import PublicPool
 from murmurlog.mechanisms.rounds import select as selecting
 from murmurlog.mechanisms.rounds.count import find_holders
-from murmurlog.mechanisms.rounds.select import Candidates, Outcome as Decided, candidates_of
+from murmurlog.mechanisms.rounds.select import Candidates, candidates_of
+from murmurlog.mechanisms.rounds.select import Outcome as Decided
 from murmurlog.privacy.sampler import Integers, Keys, SeededEntropy
 
 COUNTRY = "country"
@@ -82,10 +83,10 @@ class Cut:
     def draw(cls, seed: str) -> "Cut":
         chosen = random.Random(seed)
         return cls(
-            bits=chosen.choice((0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 6)),
+            bits=chosen.choice((0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6)),
             rows_a_batch=chosen.choice((1, 2, 7, 30, 1000)),
             memory=chosen.choice((1, 3_000, 40_000, 10**9, 10**9)),
-            threads=chosen.choice((1, 1, 2)),
+            threads=chosen.choice((1, 1, 1, 2)),
             seed=chosen.randrange(2**32),
         )
 
@@ -131,7 +132,9 @@ def _apart(one: Any, other: Any) -> tuple[Any, Any]:
 def cut_log(made: Case, cut: Cut, folder: Path) -> Iterator[Log]:
     """The log in partitions."""
     by = any(table.by for table in made.tables)
-    rows = [r for r in made.rows if all((r.country or "") == value for value in made.where.values())]
+    rows = [
+        r for r in made.rows if all((r.country or "") == value for value in made.where.values())
+    ]
     random.Random(cut.seed).shuffle(rows)
     columns = {name: name for name in made.columns}
     cleaning = Cleaning(
@@ -141,7 +144,9 @@ def cut_log(made: Case, cut: Cut, folder: Path) -> Iterator[Log]:
     )  # fmt: skip
     with open_workspace(memory=cut.memory, threads=cut.threads, folder=folder) as workspace:
         keys, texts = TextKeys(SeededEntropy(made.number).stream("keys")), Texts(workspace)
-        reader = RowReader(cleaning=cleaning, text_keys=keys, texts=texts, unit=made.unit, bits=cut.bits)
+        reader = RowReader(
+            cleaning=cleaning, text_keys=keys, texts=texts, unit=made.unit, bits=cut.bits
+        )
         done = reader.read(batches(made, rows, cut.rows_a_batch, by=by), workspace)
         yield Log(
             partitions=done.partitions, source=cast(Source, _Columns(columns)), unit=made.unit,
@@ -234,9 +239,7 @@ def _sums(log: Log, view: View, table: Table, names: tuple[str, ...]) -> dict[st
     entropy = SeededEntropy(table.seed)
     only = {}
     if table.earlier:
-        earlier = text_keys.distinct_keys(
-            log.text_keys.columns(view.earlier[table.kind].columns)
-        )
+        earlier = text_keys.distinct_keys(log.text_keys.columns(view.earlier[table.kind].columns))
         only["excluded"] = log.partitions.share(earlier)
     finder = view.finder(log, since=table.select_from, longest=table.longest, **only)
     bound = view.bound(
@@ -271,7 +274,9 @@ def _sums(log: Log, view: View, table: Table, names: tuple[str, ...]) -> dict[st
 def _counted(counted: Any) -> Facts:
     found: Facts = {}
     for shard in counted:
-        for item, number in zip(_listed(counted.table(shard.keys)), shard.sums.tolist(), strict=True):
+        for item, number in zip(
+            _listed(counted.table(shard.keys)), shard.sums.tolist(), strict=True
+        ):
             if item in found:
                 raise AssertionError(f"{item} is counted twice")
             found[item] = number
@@ -279,28 +284,37 @@ def _counted(counted: Any) -> Facts:
 
 
 def _bounded_of(
-    rows: Rows, *, find: ItemFinder, bound: Bound, then: Callable[[BoundedItems], BoundedItems] | None
+    rows: Rows,
+    *,
+    find: ItemFinder,
+    bound: Bound,
+    then: Callable[[BoundedItems], BoundedItems] | None,
 ) -> Facts:
     """Units, keys and texts of the bounded items of a partition."""
     items = find(rows)
     bounded = bound(items)
     bounded = bounded if then is None else then(bounded)
-    texts = _listed(pa.table(bounded.columns(bounded.item), names=[str(i) for i in range(len(bounded.names))]))
+    texts = _listed(
+        pa.table(bounded.columns(bounded.item), names=[str(i) for i in range(len(bounded.names))])
+    )
     return Counter(
-        zip(_pairs(items.unit_keys[bounded.unit]), _pairs(bounded.keys[bounded.item]), texts, strict=True)
+        zip(
+            _pairs(items.unit_keys[bounded.unit]),
+            _pairs(bounded.keys[bounded.item]),
+            texts,
+            strict=True,
+        )
     )
 
 
 def _rounds(candidates: Candidates, table: Table) -> dict[str, Facts]:
     """The weights of every round under the fixed rule, what it publishes, and who holds that."""
-    keys: list[Keys] = []
+    observed: list[Keys] = []
     weights: Facts = {}
 
     def no_noise(*, keys: Keys, count: int, **_: Any) -> Integers:
         observed.append(keys)
         return np.zeros(count, np.int64)
-
-    observed: list[Keys] = keys
 
     def rule(k: int, z: Integers, remembered: Integers, pool: Integers) -> Decided:
         (own,) = (some for some in observed if len(some))
@@ -309,7 +323,9 @@ def _rounds(candidates: Candidates, table: Table) -> dict[str, Facts]:
             if (k, key) in weights:
                 raise AssertionError("an item has two weights in a round")
             weights[k, key] = weight
-        four = zip(z.tolist(), remembered.tolist(), np.broadcast_to(pool, len(z)).tolist(), strict=True)
+        four = zip(
+            z.tolist(), remembered.tolist(), np.broadcast_to(pool, len(z)).tolist(), strict=True
+        )
         decided = [decide(table, k, *one) for one in four]
         passed, goes_on = (np.array([one[i] for one in decided], bool) for i in (0, 1))
         attention, known = (
@@ -340,7 +356,9 @@ def _rounds(candidates: Candidates, table: Table) -> dict[str, Facts]:
 # Comparisons
 
 
-def in_partitions(made: Case, cuts: Sequence[Cut], folder: Path, found: Comparison, *, mask: int = WHOLE) -> None:
+def in_partitions(
+    made: Case, cuts: Sequence[Cut], folder: Path, found: Comparison, *, mask: int = WHOLE
+) -> None:
     """A log in several partitionings against the model."""
     with ExitStack() as stack:
         if mask != WHOLE:
@@ -455,7 +473,9 @@ def main() -> int:
     parser.add_argument("--logs", type=int, default=500)
     parser.add_argument("--narrow", type=int, default=100, help="logs with keys of four bits")
     parser.add_argument("--files", type=int, default=100, help="logs in files")
-    parser.add_argument("--postgres", type=int, default=0, help="logs for PostgreSQL, where it fits")
+    parser.add_argument(
+        "--postgres", type=int, default=0, help="logs for PostgreSQL, where it fits"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first log")
     asked = parser.parse_args()

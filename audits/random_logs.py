@@ -222,7 +222,9 @@ def _table(draw: random.Random, made: Case) -> Table:
     if kind in LISTED and draw.random() < 0.4:
         changes["earlier"] = _some_keys(draw, made, kind, by)
     if kind in LISTED and draw.random() < 0.4:
-        new = [key for key in _some_keys(draw, made, kind, by) if key not in changes.get("earlier", ())]
+        new = [
+            key for key in _some_keys(draw, made, kind, by) if key not in changes.get("earlier", ())
+        ]
         parts = (new[::2], new[1::2]) if draw.random() < 0.5 else (new,)
         changes["pools"] = tuple(tuple(part) for part in parts if part)
     if kind == "session":

@@ -249,7 +249,12 @@ def _derived(table: Table, items: Sequence[Item]) -> list[Item]:
         return list(found)
     if table.repeats is None:
         return list(items)
-    lists = {part for (texts,) in items for n in range(2, len(texts) + 1) for part in combinations(texts, n)}
+    lists = {
+        part
+        for (texts,) in items
+        for n in range(2, len(texts) + 1)
+        for part in combinations(texts, n)
+    }
     return [
         (part,) for part in lists
         if table.repeats or all(a != b for a, b in zip(part, part[1:], strict=False))
@@ -275,9 +280,7 @@ def _facts(table: Table, rows: Sequence[tuple[Key, Row]], keys: PlainKeys) -> di
     if not table.selects:
         return facts
     weights, published = _select(table, units)
-    facts["weights"] = {
-        (k, item_key(table, item, keys)): sums for k, item, sums in weights
-    }
+    facts["weights"] = {(k, item_key(table, item, keys)): sums for k, item, sums in weights}
     facts["pools"] = {
         (number, item_key(table, item, keys)): 1
         for k, item, _ in weights
@@ -297,7 +300,7 @@ def pool_of(table: Table, item: Item) -> int:
 def decide(table: Table, k: int, z: int, remembered: int, pool: int) -> tuple[bool, bool, int, int]:
     """A fixed rule in place of a round's: whether an item passes, goes on, its attention, what is remembered."""
     y = z + remembered // 2
-    passed = 10 * y >= (14 - 3 * k - 4 * pool + table.seed % 3) * GRID
+    passed = 10 * y >= (24 - 5 * k - 4 * pool + table.seed % 3) * GRID
     goes_on = not passed and k + 1 < ROUNDS and (y + table.seed) % 4 != 0
     return passed, goes_on, 1 + y % FULL, remembered + z
 
