@@ -9,6 +9,7 @@ and each distinct text has a code.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,15 @@ NEVER = np.iinfo(np.int64).max  # the time of a row that has none: after all oth
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
 MICROSECONDS_A_DAY = 86_400_000_000
 
+# Of a unit only its first rows count, as many as these; far more than a person has. Public constants, so
+# that whether a row counts depends on its unit's rows alone.
+MOST_ROWS_A_UNIT = 1 << 18
+MOST_BYTES_A_UNIT = 1 << 26
+MOST_BYTES_A_VALUE = 2_000_000  # a row with a longer value is broken
+TOO_LONG = "value too long"
+SPLIT_BITS = 4  # of a unit's key, by which a partition that is too large is split
+
+Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
@@ -50,13 +60,13 @@ class Texts(Resident):
             return pa.array([], pa.large_string())
         order = np.argsort(ids, kind="stable")
         batches, starts = np.unique(ids[order] >> 32, return_index=True)
-        found = [pa.array([], pa.large_string())]
-        for batch, some in zip(batches, np.split(order, starts[1:]), strict=True):
-            places = ids[some] & 0xFFFFFFFF
-            found.append(self._batches[batch].load().take(pa.array(places)))
+        parts = [pa.array([], pa.large_string())]
+        for batch, start, end in zip(batches, starts, [*starts[1:], len(ids)], strict=False):
+            places = ids[order[start:end]] & 0xFFFFFFFF
+            parts.append(self._batches[batch].load(mapped=True).take(pa.array(places)))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return pa.concat_arrays(found).take(pa.array(back))
+        return pa.concat_arrays(parts).take(pa.array(back))
 
     def close(self) -> None:
         """Deletes the texts."""
@@ -126,25 +136,7 @@ class _BatchColumn:
 
     codes: Integers
     keys: Keys
-    first: int  # the id of the first code's text
-
-    def at(self, rows: Integers) -> "_TextPiece":
-        codes = self.codes[rows]
-        if not len(self.keys):
-            return _TextPiece(np.zeros((len(codes), 2), np.uint64), codes, self.first)
-        return _TextPiece(self.keys[codes], codes, self.first)
-
-
-@dataclass(frozen=True, eq=False)
-class _TextPiece:
-    """A column of a piece: the key of each row's text, and its place in the batch, -1 for none."""
-
-    keys: Keys
-    place: Integers
-    first: int  # the id of the batch's first text
-
-    def at(self, rows: slice) -> "_TextPiece":
-        return _TextPiece(self.keys[rows], self.place[rows], self.first)
+    first: int  # the id of the first code's text, from which the others follow
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,35 +145,12 @@ class CleanBatch:
 
     user: Keys
     time: Integers
+    size: Integers  # the bytes of each row's texts
     query: _BatchColumn
     url: _BatchColumn | None
     rank: Integers | None
     kept: Mapping[str, _BatchColumn]
     usable: Mask
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RowPiece:
-    """Clean rows of one batch and one partition."""
-
-    unit: Keys
-    user: Keys | None  # None: the units are users
-    time: Integers
-    query: _TextPiece
-    url: _TextPiece | None
-    rank: Integers | None
-    kept: Mapping[str, _TextPiece]
-
-    def at(self, rows: slice) -> "RowPiece":
-        return RowPiece(
-            unit=self.unit[rows],
-            user=None if self.user is None else self.user[rows],
-            time=self.time[rows],
-            query=self.query.at(rows),
-            url=self.url.at(rows) if self.url else None,
-            rank=None if self.rank is None else self.rank[rows],
-            kept={name: column.at(rows) for name, column in self.kept.items()},
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,13 +165,19 @@ class ReadRows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowReader:
-    """How batches of a source become rows of partitions."""
+    """How batches of a source become rows of partitions.
+
+    On the way rows are words of 64 bits, a line for each row: the key of its unit, the key of its user
+    (for units of time), time, bytes, then for each text its key and its id, and the rank beside a url.
+    """
 
     cleaning: Cleaning
     text_keys: TextKeys
     texts: Texts
     unit: str = "user"
     bits: int = 4  # of a unit's key: they say which of 2^bits partitions it belongs to
+    most_rows: int = 1 << 20  # of a partition; a larger one is split again
+    most_bytes: int = 1 << 28  # of its texts
 
     def read(
         self,
@@ -211,35 +186,71 @@ class RowReader:
         advance: Callable[[int], None] = lambda _: None,
     ) -> "ReadRows":
         """The rows by partition, and how many were dropped."""
-        pieces: list[list[Kept[RowPiece]]] = []
+        buckets: list[list[Kept[Words]]] = [[] for _ in range(1 << self.bits)]
         rows, broken, screened = 0, dict[str, int](), dict[str, int]()
 
         def work(batch: pa.RecordBatch) -> tuple[Any, int, int, Mapping[str, int], Mapping[str, int]]:
             clean, why_broken, why_screened = self.clean(batch)
+            lines, ends = self.route(self.lines(clean), 0, self.bits)
             return (
-                workspace.keep_all(self.route(clean)), batch.num_rows, int(clean.usable.sum()),
+                workspace.keep_slices(lines, ends), batch.num_rows, int(clean.usable.sum()),
                 why_broken, why_screened,
             )  # fmt: skip
 
         for kept, read, usable, why_broken, why_screened in workspace.map(work, batches):
-            pieces.append(kept)
+            for bucket, piece in zip(buckets, kept, strict=True):
+                bucket.append(piece)
             rows += usable
             for total, part in ((broken, why_broken), (screened, why_screened)):
                 for reason, number in part.items():
                     total[reason] = total.get(reason, 0) + number
             advance(read)
+        parts = workspace.map(lambda bucket: list(self.partitions(bucket, workspace)), buckets)
+        partitions = LocalPartitions([part for some in parts for part in some], workspace)
+        return ReadRows(partitions=partitions, rows=rows, broken=broken, screened=screened)
 
-        def settle(partition: int) -> Kept[Rows]:
-            own = [batch[partition] for batch in pieces]
-            settled = self.settle([piece.load() for piece in own])
-            for piece in own:
-                piece.close()
-            return workspace.keep(settled)
+    def partitions(
+        self, pieces: list[Kept[Words]], workspace: Workspace, used: int | None = None
+    ) -> Iterator[Kept[Rows]]:
+        """The partitions that a bucket of units comes to: one, or more if it is too large for one."""
+        used = self.bits if used is None else used
+        waiting = [np.zeros((0, self.width), np.uint64)]
+        for number, piece in enumerate(pieces):
+            waiting.append(piece.load())
+            piece.close()
+            if not self._are_many(waiting):
+                continue
+            waiting = [self.cut(np.concatenate(waiting))]
+            if self._are_many(waiting) and _units_differ(waiting[0]):
+                # Too many units: each goes to one of several smaller buckets.
+                smaller: list[list[Kept[Words]]] = [[] for _ in range(1 << SPLIT_BITS)]
+                later = pieces[number + 1 :]
+                for lines in chain(waiting, (piece.load() for piece in later)):
+                    kept = workspace.keep_slices(*self.route(lines, used, SPLIT_BITS))
+                    for bucket, part in zip(smaller, kept, strict=True):
+                        bucket.append(part)
+                waiting.clear()
+                for piece in later:
+                    piece.close()
+                for bucket in smaller:
+                    yield from self.partitions(bucket, workspace, used + SPLIT_BITS)
+                return
+        yield workspace.keep(self.settle(np.concatenate(waiting)))
 
-        parts = list(workspace.map(settle, range(1 << self.bits)))
-        return ReadRows(
-            partitions=LocalPartitions(parts, workspace), rows=rows, broken=broken, screened=screened
-        )
+    def _are_many(self, pieces: Sequence[Words]) -> bool:
+        rows = sum(map(len, pieces))
+        size = sum(int(lines[:, self._time + 1].sum()) for lines in pieces)
+        return rows > self.most_rows or size > self.most_bytes
+
+    @property
+    def _time(self) -> int:
+        """The place of the time in a line; before it is the key of the unit, and that of the user."""
+        return 4 if self.unit in PERIODS else 2
+
+    @property
+    def width(self) -> int:
+        """How many words a line has."""
+        return self._time + 5 + 4 * (self.cleaning.url is not None) + 3 * len(self.cleaning.keep)
 
     def clean(
         self, batch: pa.RecordBatch
@@ -278,9 +289,19 @@ class RowReader:
             hit = stays & rows
             screened[reason] = int(hit.sum())
             stays &= ~hit
+        size = np.zeros(count, np.int64)
+        for name in ("user", "query", "url", *(f"k{i}" for i in range(len(cleaning.keep)))):
+            if name in columns and not pa.types.is_integer(columns[name].type):
+                length = pc.fill_null(pc.binary_length(columns[name]), 0)
+                size += length.to_numpy(zero_copy_only=False)
+                long = stays & (length.to_numpy(zero_copy_only=False) > MOST_BYTES_A_VALUE)
+                if number := int(long.sum()):
+                    broken[TOO_LONG] = broken.get(TOO_LONG, 0) + number
+                    stays &= ~long
         clean = CleanBatch(
             user=user,
             time=time,
+            size=size,
             query=query,
             url=url,
             rank=rank,
@@ -289,61 +310,113 @@ class RowReader:
         )
         return clean, broken, screened
 
-    def route(self, batch: CleanBatch) -> list[RowPiece]:
-        """The usable rows of each partition; of units of time only rows that have one."""
+    def lines(self, batch: CleanBatch) -> Words:
+        """The usable rows of a batch; of units of time only those that have one."""
         rows = np.flatnonzero(
             batch.usable & (batch.time != NEVER) if self.unit in PERIODS else batch.usable
         )
-        unit = user = batch.user[rows]
+        lines = np.empty((len(rows), self.width), np.uint64)
+        user, time = batch.user[rows], batch.time[rows]
+        lines[:, :2] = user
         if self.unit in PERIODS:
             period = np.zeros((len(rows), 2), np.uint64)
-            period[:, 0] = period_start(batch.time[rows], PERIODS[self.unit]).astype(np.uint64)
-            unit = self.text_keys.combine([user, period])
-        partitions = 1 << self.bits
+            period[:, 0] = period_start(time, PERIODS[self.unit]).astype(np.uint64)
+            lines[:, :2] = self.text_keys.combine([user, period])
+            lines[:, 2:4] = user
+        place = self._time
+        lines[:, place] = time.view(np.uint64)
+        lines[:, place + 1] = batch.size[rows].view(np.uint64)
+        place += 2
+        for column in (batch.query, *([batch.url] if batch.url else []), *batch.kept.values()):
+            codes = column.codes[rows]
+            lines[:, place : place + 2] = column.keys[codes] if len(column.keys) else 0
+            ids = column.first + codes.astype(np.int64)
+            if (missing := codes < 0).any():
+                lines[missing, place : place + 2] = 0
+                ids[missing] = -1
+            lines[:, place + 2] = ids.view(np.uint64)
+            place += 3
+            if column is batch.url:
+                assert batch.rank is not None
+                lines[:, place] = batch.rank[rows].astype(np.int64).view(np.uint64)
+                place += 1
+        return lines
+
+    def route(self, lines: Words, used: int, bits: int) -> tuple[Words, list[int]]:
+        """The lines by the bits of their unit's key after those used, and where those of each end."""
         # Two steps, because a shift by 64 bits is not defined.
-        place = (unit[:, 0] >> np.uint64(1) >> np.uint64(63 - self.bits)).astype(np.uint16)
-        order = np.argsort(place, kind="stable")
-        rows = rows[order]
-        piece = RowPiece(
-            unit=unit[order],
-            user=user[order] if self.unit in PERIODS else None,
-            time=batch.time[rows],
-            query=batch.query.at(rows),
-            url=batch.url.at(rows) if batch.url else None,
-            rank=None if batch.rank is None else batch.rank[rows],
-            kept={name: column.at(rows) for name, column in batch.kept.items()},
-        )
-        ends = [0, *np.cumsum(np.bincount(place, minlength=partitions)).tolist()]
-        return [piece.at(slice(start, end)) for start, end in zip(ends, ends[1:], strict=False)]
+        place = lines[:, 0] << np.uint64(used) >> np.uint64(1) >> np.uint64(63 - bits)
+        place = place.astype(np.uint16)
+        ends = np.cumsum(np.bincount(place, minlength=1 << bits))
+        return lines[np.argsort(place, kind="stable")], [0, *ends.tolist()]
 
-    def settle(self, pieces: Sequence[RowPiece]) -> Rows:
+    def cut(self, lines: Words) -> Words:
+        """The lines without those that no further lines can bring back into `settle`.
+
+        Of each unit its first rows in the order of time and then of the record, as many as fit into
+        `MOST_ROWS_A_UNIT` and `MOST_BYTES_A_UNIT`, and the first that does not fit: so that a cut of what
+        a cut left, together with further lines, is the cut of all.
+        """
+        return lines[self._within(lines, more=1)]
+
+    def _within(self, lines: Words, *, more: int = 0) -> Integers:
+        """The lines of each unit up to the first that does not fit, and so many of the following."""
+        if len(lines) <= MOST_ROWS_A_UNIT and lines[:, self._time + 1].sum() <= MOST_BYTES_A_UNIT:
+            return np.arange(len(lines))
+        unit, _ = number_keys(np.ascontiguousarray(lines[:, :2]))
+        rows, size = np.bincount(unit), np.bincount(unit, weights=lines[:, self._time + 1])
+        large = (rows > MOST_ROWS_A_UNIT) | (size > MOST_BYTES_A_UNIT)
+        kept = [np.flatnonzero(~large[unit])]
+        for number in np.flatnonzero(large):
+            own = np.flatnonzero(unit == number)
+            record = [lines[own, column] for column in self._record_columns()]
+            own = own[np.lexsort((*reversed(record), lines[own, self._time].view(np.int64)))]
+            used = np.cumsum(lines[own, self._time + 1].view(np.int64))
+            fits = (np.arange(len(own)) < MOST_ROWS_A_UNIT) & (used <= MOST_BYTES_A_UNIT)
+            # The first that does not fit ends the unit: what follows it is not looked at.
+            end = len(own) if fits.all() else int(np.argmin(fits)) + more
+            kept.append(own[:end])
+        return np.sort(np.concatenate(kept))
+
+    def _record_columns(self) -> list[int]:
+        """The words of a line that say what the row is; ids only say where its texts are."""
+        columns, place = [self._time + 1], self._time + 2
+        for name in ("query", *(["url"] if self.cleaning.url else []), *self.cleaning.keep):
+            columns += [place, place + 1]
+            place += 3
+            if name == "url" and len(columns) == 5:
+                columns.append(place)
+                place += 1
+        return columns
+
+    def settle(self, lines: Words) -> Rows:
         """The rows of a partition in order, with codes for units and texts."""
-        unit_keys = np.concatenate([NO_KEYS, *(piece.unit for piece in pieces)])
-        time = np.concatenate([np.zeros(0, np.int64), *(piece.time for piece in pieces)])
+        within = self._within(lines)
+        if len(within) < len(lines):
+            lines = lines[within]
+        unit_keys = np.ascontiguousarray(lines[:, :2])
         unit, unit_row = number_keys(unit_keys)
+        time = np.ascontiguousarray(lines[:, self._time]).view(np.int64)
         order = order_in_time(unit, time)
-        user_keys = unit_keys[unit_row]
-        if any(piece.user is not None for piece in pieces):
-            user_keys = np.concatenate([p.user for p in pieces if p.user is not None])[unit_row]
-
-        def column(texts: Iterator[_TextPiece]) -> Column:
-            return _settle_column(list(texts), order)
-
+        user = slice(2, 4) if self.unit in PERIODS else slice(0, 2)
+        columns, rank, place = [], None, self._time + 2
+        for number in range(1 + (self.cleaning.url is not None) + len(self.cleaning.keep)):
+            columns.append(_settle_column(lines[:, place : place + 3], order))
+            place += 3
+            if number == 1 and self.cleaning.url is not None:
+                rank = lines[order, place].view(np.int64).astype(np.int32)
+                place += 1
+        query, *columns = columns
+        url = columns.pop(0) if self.cleaning.url is not None else None
         return Rows(
             unit=unit[order],
             unit_keys=unit_keys[unit_row],
-            user_keys=user_keys,
+            user_keys=lines[unit_row, user],
             time=time[order],
-            query=column(piece.query for piece in pieces),
-            url=column(piece.url for piece in pieces if piece.url)
-            if self.cleaning.url is not None
-            else None,
-            rank=np.concatenate([np.zeros(0, np.int32), *(p.rank for p in pieces)])[order]  # type: ignore[list-item]
-            if self.cleaning.url is not None
-            else None,
-            kept={
-                name: column(piece.kept[name] for piece in pieces) for name in self.cleaning.keep
-            },
+            query=query,
+            url=url,
+            rank=rank,
+            kept=dict(zip(self.cleaning.keep, columns, strict=True)),
             texts=self.texts,
             text_keys=self.text_keys,
         )
@@ -438,18 +511,18 @@ def period_start(time: Integers, period: str) -> Integers:
     return np.asarray(day)
 
 
-def _settle_column(pieces: Sequence[_TextPiece], order: Integers) -> Column:
-    """A column of a partition from its pieces, in the order of the rows."""
-    keys = np.concatenate([NO_KEYS, *(piece.keys for piece in pieces)])
-    place = np.concatenate([np.zeros(0, np.int32), *(piece.place for piece in pieces)])
-    there = np.flatnonzero(place >= 0)
-    if len(there) == len(place):
+def _settle_column(lines: Words, order: Integers) -> Column:
+    """A column of a partition from the words of its keys and ids, in the order of the rows."""
+    keys, ids = np.ascontiguousarray(lines[:, :2]), np.ascontiguousarray(lines[:, 2]).view(np.int64)
+    there = np.flatnonzero(ids >= 0)
+    if len(there) == len(ids):
         codes, rows = number_keys(keys)
     else:
-        codes = np.full(len(place), -1, np.int32)
+        codes = np.full(len(ids), -1, np.int32)
         codes[there], rows = number_keys(keys[there])
         rows = there[rows]
-    starts = np.cumsum([0, *(len(piece.place) for piece in pieces)])[:-1]
-    first = np.array([piece.first for piece in pieces], np.int64)
-    ids = first[np.searchsorted(starts, rows, side="right") - 1] + place[rows]
-    return Column(codes=codes[order], keys=keys[rows], ids=ids)
+    return Column(codes=codes[order], keys=keys[rows], ids=ids[rows])
+
+
+def _units_differ(lines: Words) -> bool:
+    return bool((lines[:, :2] != lines[0, :2]).any())

@@ -37,7 +37,10 @@ class TextKeys(Resident):
 
     def __init__(self, entropy: Entropy | None = None) -> None:
         entropy = SystemEntropy() if entropy is None else entropy
-        self._texts, self._items = _Numbers(entropy.stream("texts")), _Numbers(entropy.stream("items"))
+        # Lanes of their own, because what they hash are keys under the numbers of the others.
+        self._texts, self._items, self._lists = (
+            _Numbers(entropy.stream(name)) for name in ("texts", "items", "lists")
+        )
         self._number = np.frombuffer(entropy.stream("numbers").bytes(8), np.uint64)[0]
 
     def texts(self, texts: pa.Array) -> Keys:
@@ -57,19 +60,16 @@ class TextKeys(Resident):
         keys[:, 0] = mix(numbers.astype(np.int64).view(np.uint64) ^ self._number)
         return keys
 
-    def combine(self, parts: Sequence[Keys], present: Sequence[Any] | None = None) -> Keys:
-        """The keys of combinations of values, from the keys of their parts; a part can be missing."""
-        if len(parts) == 1 and present is None:
+    def combine(self, parts: Sequence[Keys]) -> Keys:
+        """The keys of combinations of values, from the keys of their parts."""
+        if len(parts) == 1:
             return parts[0]
-        count = len(parts[0])
         numbers = self._items.first(1 + 5 * len(parts))
-        sums = np.empty((LANES, count), np.uint64)
+        sums = np.empty((LANES, len(parts[0])), np.uint64)
         sums[:] = numbers[0][:, None]
         for place, part in enumerate(parts):
             own = numbers[1 + 5 * place :]
-            there = None if present is None else present[place]
-            for lane in range(LANES):
-                sums[lane] += own[0, lane] if there is None else own[0, lane] * there
+            sums += own[0][:, None]  # a part that is missing would not have this word
             for word, values in enumerate(_halves(part), start=1):
                 for lane in range(LANES):
                     sums[lane] += own[word, lane] * values
@@ -82,7 +82,7 @@ class TextKeys(Resident):
         for size in np.unique(length):
             chosen = np.flatnonzero(length == size)
             at = first[chosen][:, None] + np.arange(size)
-            numbers = self._items.first(2 + 4 * int(size))
+            numbers = self._lists.first(2 + 4 * int(size))
             sums = np.empty((LANES, len(chosen)), np.uint64)
             sums[:] = (numbers[0] + numbers[1] * np.uint64(size))[:, None]
             for place in range(int(size)):
@@ -90,8 +90,7 @@ class TextKeys(Resident):
                     for lane in range(LANES):
                         sums[lane] += numbers[2 + 4 * place + word, lane] * values
             keys[chosen] = _pack(sums)
-        # A list among other columns, and alone: as a combination of one part.
-        return self.combine([keys], [np.ones(len(keys), np.uint64)])
+        return keys
 
     def columns(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
         """The keys of the rows of a table's key columns; these are texts, or one column of lists."""
@@ -225,10 +224,17 @@ def distinct_keys(keys: Keys) -> Keys:
     return keys[starts_of_runs(keys)]
 
 
-def places_of(keys: Keys, listed: Keys) -> Integers:
-    """The place of each key in a list of distinct, ascending keys; -1 where it is not listed."""
+def places_of(keys: Keys, listed: Keys, *, ascending: bool = False) -> Integers:
+    """The place of each key in a list of distinct, ascending keys; -1 where it is not listed.
+
+    `ascending` says that the keys, too, are distinct and in order: of two lists the longer is then searched.
+    """
     places = np.full(len(keys), -1, np.int64)
     if not len(listed) or not len(keys):
+        return places
+    if ascending and 4 * len(listed) < len(keys):
+        back = places_of(listed, keys)
+        places[back[back >= 0]] = np.flatnonzero(back >= 0)
         return places
     words = np.ascontiguousarray(listed[:, 0])
     at = np.searchsorted(words, np.ascontiguousarray(keys[:, 0]))

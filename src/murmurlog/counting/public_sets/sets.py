@@ -178,7 +178,7 @@ class Sequences:
 
 
 def _listed(items: Items, *, keys: Callable[[], Keys]) -> Mask:
-    return places_of(items.keys, keys()) >= 0
+    return places_of(items.keys, keys(), ascending=True) >= 0
 
 
 def unheld(
