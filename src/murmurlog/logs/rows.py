@@ -221,7 +221,7 @@ class RowReader:
             if not self._are_many(waiting):
                 continue
             waiting = [self.cut(np.concatenate(waiting))]
-            if self._are_many(waiting) and _units_differ(waiting[0]):
+            if used < 64 and self._are_many(waiting) and _units_differ(waiting[0]):
                 # Too many units: each goes to one of several smaller buckets.
                 smaller: list[list[Kept[Words]]] = [[] for _ in range(1 << SPLIT_BITS)]
                 later = pieces[number + 1 :]
