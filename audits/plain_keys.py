@@ -37,6 +37,10 @@ class PlainKeys:
         return _numbers(self.seed, "items")
 
     @cached_property
+    def _lists(self) -> Numbers:
+        return _numbers(self.seed, "lists")
+
+    @cached_property
     def _number(self) -> int:
         drawn = SeededEntropy(self.seed).stream("keys").stream("numbers")
         return int.from_bytes(drawn.bytes(8), "little")
@@ -58,9 +62,9 @@ class PlainKeys:
         return self._hash([word for part in parts for word in (1, *_words(part))], self._items)
 
     def sequence(self, members: Sequence[Key]) -> Key:
-        """The key of a list of values: their number, then their words; it is a combination of one part."""
+        """The key of a list of values: their number, then their words."""
         words = [len(members), *(word for member in members for word in _words(member))]
-        return self._hash([1, *_words(self._hash(words, self._items))], self._items)
+        return self._hash(words, self._lists)
 
     def _hash(self, words: Sequence[int], numbers: Numbers) -> Key:
         first, *following = numbers[: len(words) + 1]

@@ -49,6 +49,7 @@ from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.counting.subsequences import Sets, Subsequences
 from murmurlog.counting.tally import tally, with_candidates
 from murmurlog.errors import InputError
+from murmurlog.logs import rows as rows_of_logs
 from murmurlog.logs import text_keys
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.engines.duckdb import connect
@@ -77,6 +78,7 @@ class Cut:
     rows_a_batch: int
     memory: int
     threads: int
+    most_rows: int  # of a partition, before it is split
     seed: int  # of the order of rows
 
     @classmethod
@@ -87,6 +89,7 @@ class Cut:
             rows_a_batch=chosen.choice((1, 2, 7, 30, 1000)),
             memory=chosen.choice((1, 3_000, 40_000, 10**9, 10**9)),
             threads=chosen.choice((1, 1, 1, 2)),
+            most_rows=chosen.choice((3, 12, 10**6, 10**6)),
             seed=chosen.randrange(2**32),
         )
 
@@ -142,16 +145,29 @@ def cut_log(made: Case, cut: Cut, folder: Path) -> Iterator[Log]:
         since=moment_of("--since", made.since), until=moment_of("--until", made.until),
         keep=(COUNTRY,) if by else (), screen=SCREEN if made.screen else None, deny=frozenset(made.deny),
     )  # fmt: skip
-    with open_workspace(memory=cut.memory, threads=cut.threads, folder=folder) as workspace:
+    with (
+        limits_of(made),
+        open_workspace(memory=cut.memory, threads=cut.threads, folder=folder) as workspace,
+    ):
         keys, texts = TextKeys(SeededEntropy(made.number).stream("keys")), Texts(workspace)
         reader = RowReader(
-            cleaning=cleaning, text_keys=keys, texts=texts, unit=made.unit, bits=cut.bits
-        )
+            cleaning=cleaning, text_keys=keys, texts=texts, unit=made.unit, bits=cut.bits, most_rows=cut.most_rows,
+        )  # fmt: skip
         done = reader.read(batches(made, rows, cut.rows_a_batch, by=by), workspace)
         yield Log(
             partitions=done.partitions, source=cast(Source, _Columns(columns)), unit=made.unit,
             text_keys=keys, rows=done.rows, broken=done.broken, screened=done.screened,
         )  # fmt: skip
+
+
+@contextmanager
+def limits_of(made: Case) -> Iterator[None]:
+    """The limits of units and values, which are far above any small log, as low as the log has them."""
+    names = ("MOST_ROWS_A_UNIT", "MOST_BYTES_A_UNIT", "MOST_BYTES_A_VALUE")
+    with ExitStack() as stack:
+        for name, limit in zip(names, made.limits or (), strict=False):
+            stack.enter_context(replaced(rows_of_logs, name, limit))
+        yield
 
 
 @dataclass(frozen=True)
@@ -393,7 +409,8 @@ def from_source(made: Case, source: Source, engine: Any, found: Comparison, name
     expected = outcome(made, PlainKeys(made.number))
     found.runs[name] += 1
     try:
-        log = read(
+        with limits_of(made):
+            log = read(
             source, engine=engine, url=made.url, keys=made.keys, since=made.since, until=made.until,
             where=made.where, keep={COUNTRY: COUNTRY} if by else None,
             screen=SCREEN if made.screen else None, deny=frozenset(made.deny), unit=made.unit,

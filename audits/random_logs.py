@@ -127,6 +127,7 @@ class Case:
     until: str | None
     where: dict[str, str]
     tables: tuple[Table, ...]
+    limits: tuple[int, int, int] | None = None  # rows and bytes of a unit, bytes of a value
     numbered: bool = False  # whether users are whole numbers
     spark: bool = True  # whether Spark reads these types
 
@@ -171,6 +172,9 @@ def case(number: int, seed: int, *, tables: int = 3, whole: bool | None = None) 
         unit=draw.choice(UNITS if time else UNITS[:1]), since=None, until=None, where={}, tables=(),
         numbered=users.numbered, spark=users.spark,
     )  # fmt: skip
+    if draw.random() < 0.3:
+        limits = (draw.choice((1, 2, 5)), draw.choice((20, 60, 10**6)), draw.choice((12, 10**6)))
+        made = replace(made, limits=limits)
     if not made.deny and draw.random() < 0.3:
         made = replace(made, keys=CANONICAL)
     types = {name: _types(draw, name, made, users) for name in columns}

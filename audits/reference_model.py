@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any
 
-from plain_keys import Key, PlainKeys, mix
+from plain_keys import WORD, Key, PlainKeys, mix
 from random_logs import Case, Row, Table
 
 from murmurlog.bundle.canonical import cleaner
@@ -26,6 +26,7 @@ GRID = 1 << 20
 FULL = 10
 ROUNDS = 3
 EPOCH = datetime(1970, 1, 1)
+NO_RANK = -(1 << 31)
 
 Item = tuple[Any, ...]  # the key columns
 Holding = tuple[datetime | None, Item]  # an item that a unit holds, and when
@@ -47,8 +48,12 @@ def outcome(case: Case, keys: PlainKeys) -> Outcome:
     """What the log comes to."""
     broken, screened = Counter[str](), Counter[str]()
     usable = list(_usable(case, broken, screened))
-    rows = [(_unit(case, row, keys), row) for row in usable if row.time or case.unit == "user"]
+    rows = [(_unit(case, row, keys), row) for row, _ in usable if row.time or case.unit == "user"]
     by = any(table.by for table in case.tables)
+    if case.limits:
+        rows = _within(
+            case, [size for row, size in usable if row.time or case.unit == "user"], rows, keys
+        )
     return Outcome(
         rows=Counter(
             (unit, _user(case, row, keys), row.time, row.query, row.url, row.rank, row.country or None if by else None)
@@ -60,8 +65,8 @@ def outcome(case: Case, keys: PlainKeys) -> Outcome:
     )  # fmt: skip
 
 
-def _usable(case: Case, broken: Counter[str], screened: Counter[str]) -> Iterator[Row]:
-    """The rows that are left, with clean text; counts the others by their first reason."""
+def _usable(case: Case, broken: Counter[str], screened: Counter[str]) -> Iterator[tuple[Row, int]]:
+    """The rows that are left, with clean text, and the bytes of each; counts the others by their first reason."""
     since = datetime.fromisoformat(case.since) if case.since else None
     until = datetime.fromisoformat(case.until) if case.until else None
     clean = cleaner(case.keys)
@@ -86,10 +91,47 @@ def _usable(case: Case, broken: Counter[str], screened: Counter[str]) -> Iterato
             broken["unreadable time"] += row.bad_time
             if row.url and url is None:
                 broken["unreadable url"] += 1
+            sizes = _sizes(case, row)
             if why := _why(case, query):
                 screened[why] += 1
+            elif case.limits and max(sizes) > case.limits[2]:
+                broken["value too long"] += 1
             else:
-                yield replace(row, query=query, url=url)
+                yield replace(row, query=query, url=url), sum(sizes)
+
+
+def _sizes(case: Case, row: Row) -> list[int]:
+    """The bytes of a row's texts, as the source has them."""
+    by = any(table.by for table in case.tables)
+    texts = ("" if case.numbered else row.user, row.query, row.url, row.country if by else None)
+    return [len((text or "").encode()) for text in texts]
+
+
+def _within(
+    case: Case, sizes: Sequence[int], rows: Sequence[tuple[Key, Row]], keys: PlainKeys
+) -> list[tuple[Key, Row]]:
+    """Of each unit the first rows, by time and then by record, up to the first beyond a limit of the unit."""
+    assert case.limits
+    most_rows, most_bytes, _ = case.limits
+    by = any(table.by for table in case.tables)
+    units: dict[Key, list[tuple[Any, ...]]] = {}
+    for number, ((unit, row), size) in enumerate(zip(rows, sizes, strict=True)):
+        record = [size, *keys.text(str(row.query))]
+        if "url" in case.columns:
+            rank = NO_RANK if row.rank is None else row.rank
+            record += [*(keys.text(row.url) if row.url else (0, 0)), rank % WORD]
+        if by:
+            record += keys.text(row.country) if row.country else (0, 0)
+        units.setdefault(unit, []).append((row.time or datetime.max, record, number, size))
+    kept = []
+    for own in units.values():
+        total = 0
+        for _, _, number, size in sorted(own)[:most_rows]:
+            total += size
+            if total > most_bytes:
+                break
+            kept.append(rows[number])
+    return kept
 
 
 def _why(case: Case, query: str) -> str | None:

@@ -108,7 +108,7 @@ def test_an_implementation_that_differs_is_seen(name, monkeypatch, tmp_path):
     monkeypatch.setattr(target, attribute, value)
     found = Comparison()
     for number in range(2, 100, 3):  # long logs
-        cut = Cut(bits=1, rows_a_batch=7, memory=10**9, threads=1, seed=number)
+        cut = Cut(bits=1, rows_a_batch=7, memory=10**9, threads=1, most_rows=10**6, seed=number)
         made = case(number, 6)
         try:
             product_fuzz.in_partitions(made, [cut], tmp_path, found, mask=mask)
