@@ -56,6 +56,8 @@ class Texts(Resident):
 
     def take(self, ids: Integers) -> pa.Array:
         """The texts with these ids."""
+        if not len(ids):
+            return pa.array([], pa.large_string())
         order = np.argsort(ids, kind="stable")
         batches, starts = np.unique(ids[order] >> 32, return_index=True)
         parts = [pa.array([], pa.large_string())]
@@ -219,7 +221,7 @@ class RowReader:
             if not self._are_many(waiting):
                 continue
             waiting = [self.cut(np.concatenate(waiting))]
-            if self._are_many(waiting) and _units_differ(waiting[0]):
+            if used < 64 and self._are_many(waiting) and _units_differ(waiting[0]):
                 # Too many units: each goes to one of several smaller buckets.
                 smaller: list[list[Kept[Words]]] = [[] for _ in range(1 << SPLIT_BITS)]
                 later = pieces[number + 1 :]
