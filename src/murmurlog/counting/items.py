@@ -18,7 +18,7 @@ from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_schema
 from murmurlog.counting.public_sets.labels import Labels
-from murmurlog.counting.sorting import sort_ties
+from murmurlog.counting.sorting import first_of_each, sort_ties
 from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.rows import NEVER, Column, Rows, Texts
 from murmurlog.logs.source import Source
@@ -283,8 +283,11 @@ def _keywords(finder: ItemFinder, rows: Rows) -> Items:
     many[some] = np.diff(words.offsets.to_numpy())
     start = np.cumsum(many) - many
     codes, first = number_keys(rows.text_keys.texts(words.values))
-    holder = np.repeat(some, many[some])[first]
-    names = WordNames(rows.query.ids[holder], first - start[holder])
+    holder = np.repeat(some, many[some])
+    names = WordNames(rows.query.ids[holder[first]], first - start[holder[first]])
+    once = first_of_each(holder, codes)  # a word that a query repeats is one
+    codes, many = codes[once], np.bincount(holder[once], minlength=len(there))
+    start = np.cumsum(many) - many
     times = many[rows.query.codes]
     row = np.repeat(np.arange(rows.count), times)
     # The words of a row are those from its query's start on.

@@ -22,7 +22,6 @@ from murmurlog.privacy.sampler import Entropy, Keys, SystemEntropy, mix
 
 LANES = 4
 TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
-MOST_VALUES = 1 << 40  # a public bound on the distinct values that a release hashes
 NO_KEYS: Keys = np.zeros((0, 2), np.uint64)
 
 _HALF = np.uint64(32)
@@ -224,10 +223,17 @@ def distinct_keys(keys: Keys) -> Keys:
     return keys[starts_of_runs(keys)]
 
 
-def places_of(keys: Keys, listed: Keys) -> Integers:
-    """The place of each key in a list of distinct, ascending keys; -1 where it is not listed."""
+def places_of(keys: Keys, listed: Keys, *, ascending: bool = False) -> Integers:
+    """The place of each key in a list of distinct, ascending keys; -1 where it is not listed.
+
+    `ascending` says that the keys, too, are distinct and in order: of two lists the longer is then searched.
+    """
     places = np.full(len(keys), -1, np.int64)
     if not len(listed) or not len(keys):
+        return places
+    if ascending and 4 * len(listed) < len(keys):
+        back = places_of(listed, keys)
+        places[back[back >= 0]] = np.flatnonzero(back >= 0)
         return places
     words = np.ascontiguousarray(listed[:, 0])
     at = np.searchsorted(words, np.ascontiguousarray(keys[:, 0]))

@@ -185,7 +185,7 @@ class Sequences:
 def _listed(items: Keyed, *, keys: Callable[[], Keys]) -> Mask:
     from murmurlog.logs.text_keys import places_of
 
-    return places_of(items.keys, keys()) >= 0
+    return places_of(items.keys, keys(), ascending=True) >= 0
 
 
 def unheld(
