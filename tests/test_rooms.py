@@ -36,7 +36,6 @@ DRAWING = {
     "logs/invented/missions",
     "logs/invented/clicks",
     "publishing/planning/stand_in_log",
-    "publishing/planning/forecast",
     "publishing/preparation",
     "evaluation/scores",
     "evaluation/count_errors",

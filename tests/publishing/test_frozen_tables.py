@@ -5,7 +5,8 @@ import json
 import frozen
 import pytest
 
-from murmurlog.logs import partitions
+from murmurlog.logs import workspace
+from murmurlog.logs.rows import RowReader
 
 
 def assert_equal(tables, expected):
@@ -31,12 +32,11 @@ def test_tables_under_a_seed_and_sums_before_noise_are_frozen(name):
     assert_equal(frozen.sums_before_noise(name), expected["exact"])
 
 
-@pytest.mark.parametrize(
-    "name", ["threshold", "threshold-untimed", "rounds", "rounds-days", "rounds-by"]
-)
-def test_a_log_in_several_partitions_gives_the_same_tables(name, monkeypatch):
-    monkeypatch.setattr(partitions, "ROOM", 1e-5)
-    monkeypatch.setattr(partitions, "ROWS_A_BATCH", 300)
+@pytest.mark.parametrize("name", frozen.SETTINGS)
+def test_a_log_in_many_small_partitions_in_files_gives_the_same_tables(name, monkeypatch):
+    """Partitions of few rows, which are split again, and no value in memory."""
+    monkeypatch.setitem(RowReader.__init__.__kwdefaults__, "most_rows", 60)
+    monkeypatch.setattr(workspace, "ROOM", 0)
     assert_equal(frozen.release_tables(name), expected_of(name)["seeded"])
 
 
