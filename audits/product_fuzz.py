@@ -27,6 +27,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+from log_rows import pairs, rows_of
 from plain_keys import NARROW, WHOLE, PlainKeys
 from random_logs import Case, Table, arrow, batches, case, write
 from reference_model import (
@@ -179,40 +180,12 @@ class _Columns:
 
 def outcome_of(log: Log, made: Case) -> Outcome:
     """What the package makes of a log."""
-    rows: Facts = Counter()
-    for part in log.partitions.results(_rows_of):
-        rows.update(part)
     return Outcome(
-        rows=rows,
+        rows=rows_of(log, COUNTRY),
         broken=dict(+Counter(log.broken)),
         screened=dict(+Counter(log.screened)),
         tables=tuple(_facts(log, table) for table in made.tables),
     )
-
-
-def _rows_of(rows: Rows) -> Facts:
-    """The rows of a partition, as texts again."""
-    texts = [_texts(rows, column) for column in (rows.query, rows.url, rows.kept.get(COUNTRY))]
-    ranks = [None] * rows.count if rows.rank is None else rows.rank.tolist()
-    return Counter(
-        zip(
-            _pairs(rows.unit_keys[rows.unit]), _pairs(rows.user_keys[rows.unit]),
-            (None if t == NEVER else EPOCH + timedelta(microseconds=t) for t in rows.time.tolist()),
-            texts[0], texts[1], (None if rank == NO_RANK else rank for rank in ranks), texts[2],
-            strict=True,
-        )
-    )  # fmt: skip
-
-
-def _texts(rows: Rows, column: Any) -> list[str | None]:
-    if column is None:
-        return [None] * rows.count
-    texts = [*rows.texts.take(column.ids).to_pylist(), None]
-    return [texts[code] for code in column.codes.tolist()]
-
-
-def _pairs(keys: Keys) -> list[tuple[int, ...]]:
-    return [tuple(key) for key in keys.tolist()]
 
 
 def _facts(log: Log, table: Table) -> dict[str, Facts]:
@@ -315,8 +288,8 @@ def _bounded_of(
     )
     return Counter(
         zip(
-            _pairs(items.unit_keys[bounded.unit]),
-            _pairs(bounded.keys[bounded.item]),
+            pairs(items.unit_keys[bounded.unit]),
+            pairs(bounded.keys[bounded.item]),
             texts,
             strict=True,
         )
@@ -335,7 +308,7 @@ def _rounds(candidates: Candidates, table: Table) -> dict[str, Facts]:
     def rule(k: int, z: Integers, remembered: Integers, pool: Integers) -> Decided:
         (own,) = (some for some in observed if len(some))
         observed.clear()
-        for key, weight in zip(_pairs(own), z.tolist(), strict=True):
+        for key, weight in zip(pairs(own), z.tolist(), strict=True):
             if (k, key) in weights:
                 raise AssertionError("an item has two weights in a round")
             weights[k, key] = weight
@@ -364,7 +337,7 @@ def _rounds(candidates: Candidates, table: Table) -> dict[str, Facts]:
     return {
         "weights": weights,
         "published": dict(Counter(listed)),
-        "pools": dict(Counter((n, key) for n, held in enumerate(selected.held, 1) for key in _pairs(held))),
+        "pools": dict(Counter((n, key) for n, held in enumerate(selected.held, 1) for key in pairs(held))),
         "holders": units,
     }  # fmt: skip
 
@@ -483,6 +456,16 @@ def run(
     if postgres and (why := on_postgres([case(first + i, seed) for i in range(postgres)], found)):
         print(f"postgres: skipped, {why}", flush=True)
     return found
+
+
+def check_partitions(folder: Path, *, logs: int = 6) -> list[str]:
+    """One sentence for each of some long logs that does not come to what the model says."""
+    found, place = Comparison(), folder / "partitions"
+    place.mkdir()
+    for number in range(2, 3 * logs, 3):
+        cut = Cut(bits=2, rows_a_batch=30, memory=10**9, threads=1, most_rows=10**6, seed=number)
+        in_partitions(case(number, 1), [cut], place, found)
+    return [f"{words:.300}" for words in found.differences]
 
 
 def main() -> int:

@@ -95,9 +95,7 @@ def of_shape(
         return _of_source(find(str(folder / "invented.parquet")), kind=kind, unit=unit)
 
 
-def _of_source(
-    source: Source, *, kind: str, unit: str, memory: str | None = None
-) -> StandInLog:
+def _of_source(source: Source, *, kind: str, unit: str, memory: str | None = None) -> StandInLog:
     check(source, kind=kind, unit=unit)
     with connect(memory=memory) as engine:
         log = read(
