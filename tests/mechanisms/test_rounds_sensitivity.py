@@ -24,7 +24,6 @@ from sensitivity import (
     random_worlds,
 )
 
-from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Rounds
 from murmurlog.privacy.sampler import SeededEntropy
 
@@ -78,7 +77,7 @@ def small_worlds():
 )
 def test_the_fuzzer_catches_each_broken_twin(small_worlds, twin):
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=3, rounds=2)
-    report = fuzz(mechanism, *small_worlds, seed=1, twin=twin)
+    report = fuzz(mechanism, *small_worlds, seed=3, twin=twin)
     if twin is REAL:
         assert report.faults == []
         assert all_stages_tight(report)
@@ -111,8 +110,7 @@ def test_the_fuzzer_catches_a_second_weight_for_keys_of_the_pool(small_worlds, t
 
 @pytest.mark.parametrize("case", WORST_CASES, ids=lambda case: case.name.replace(" ", "-"))
 def test_own_items_show_no_more_than_claimed_and_credit_for_survivors_is_caught(case):
-    with connect() as engine:
-        right, credited = case.leaks(engine, worlds=500, entropy=SeededEntropy(1))
+    right, credited = case.leaks(worlds=500, entropy=SeededEntropy(1))
     assert right.shown > 0
     assert not right.caught
     assert credited.caught
@@ -121,8 +119,7 @@ def test_own_items_show_no_more_than_claimed_and_credit_for_survivors_is_caught(
 
 @pytest.mark.slow
 def test_the_claim_is_nearly_reached_by_an_item_that_is_left_alone():
-    with connect() as engine:
-        right, _ = WORST_CASES[1].leaks(engine, worlds=10_000, entropy=SeededEntropy(2))
+    right, _ = WORST_CASES[1].leaks(worlds=10_000, entropy=SeededEntropy(2))
     assert not right.caught
     assert right.chance > 0.7 * right.claim
 

@@ -16,40 +16,47 @@ import contextlib
 import math
 import re
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from queue import Queue
+from typing import Any, NamedTuple
 from unittest import mock
 
-import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from counts import names_of_units, same
 from scipy.stats import beta
+from tallies import GivenPartitions, candidates_of
 
-import murmurlog.mechanisms.rounds.holders as counting
-import murmurlog.mechanisms.rounds.weights as module
+import murmurlog.mechanisms.rounds.count as counting
+import murmurlog.mechanisms.rounds.select as module
 from murmurlog.bundle.schema import BY_VALUE, LISTS, By
-from murmurlog.counting.bound import EncodedBounded, TableBounded, bound
+from murmurlog.counting.bound import Bound, BoundedItems
 from murmurlog.counting.public_sets.sets import Listed
+from murmurlog.counting.unit_weights import give_weights
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
+from murmurlog.logs.rows import RowReader
 from murmurlog.logs.source import find
+from murmurlog.logs.text_keys import distinct_keys, places_of
 from murmurlog.mechanisms import Rounds, View
 from murmurlog.mechanisms.public_pools import PublicPool, pools_of
-from murmurlog.mechanisms.rounds.holders import Holders
+from murmurlog.mechanisms.rounds.count import Holders
 from murmurlog.mechanisms.rounds.pools import PoolKeys
-from murmurlog.mechanisms.rounds.weights import Held, by_item, numbered
 from murmurlog.privacy import WeightedCounts, histogram_bins
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL, Schedule, solve_rounds
 from murmurlog.privacy.sampler import SeededEntropy
 
 START = datetime(2026, 1, 1)
+ROWS = 1000  # of a partition
 COUNTRY = By(column="country", values=("DE", "FR"))
 # What an item's z is aimed at, and how often on the items that others hold.
 AIMS = ("drawn", "border", "stays", "fails", "passes", "mixed")
@@ -143,45 +150,144 @@ def write_log(path, worlds, side, rng):
 
 
 @contextlib.contextmanager
-def open_logs(worlds, rng):
-    """Both logs of these worlds, read as a release reads them, with a country to split by."""
+def open_logs(worlds, rng, *, rows=1 << 20):
+    """Both logs of these worlds, read as a release reads them, with a country to split by.
+
+    Partitions have at most so many rows.
+    """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         logs = []
         for side in (0, 1):
             write_log(folder / f"{side}.parquet", worlds, side, rng)
             engine = stack.enter_context(connect())
-            source = find(str(folder / f"{side}.parquet"))
-            logs.append(read(source, engine=engine, keep={BY_VALUE: COUNTRY.column}))
+            source, keep = find(str(folder / f"{side}.parquet")), {BY_VALUE: COUNTRY.column}
+            # Under the same numbers an item has the same key on both sides.
+            with mock.patch.dict(RowReader.__init__.__kwdefaults__, most_rows=rows):
+                logs.append(read(source, engine=engine, keep=keep, entropy=SeededEntropy(9)))
         yield logs
 
 
 # --- both sides of a batch ------------------------------------------------------------------------
 
 
+class Question(NamedTuple):
+    """What a side knows in a round, before it is told what was measured."""
+
+    keys: Any  # of the items that are alive
+    weights: Any
+    remembered: Any
+    rows: list  # (unit, item, attention) of each partition, in its own numbers
+
+
+here = threading.local()  # .side: whose thread this is
+
+
 class Side:
-    """One of the two logs as the mechanism holds it, with numbers that both share."""
+    """One of the two logs as the mechanism holds it, with numbers that both share.
 
-    def __init__(self, held, unit_texts):
-        self.held, self.unit_texts, self.item_texts = held, unit_texts, texts_of(held)
-        self.play = module.opening(held)
-        self.shown = []
+    Its rounds run in a thread, in the real loop, which waits in every round to be told what was measured.
+    """
 
-    def rows(self):
-        """(unit, item, attention) of the round, by shared numbers."""
-        found = [np.zeros((0, 3), np.int64)]
-        if self.play is not None:
-            table = module.as_table(self.held, self.play.rows).select("unit", "item", "attention")
-            for batch in self.held.engine.batches(table):
-                found.append(np.stack([np.asarray(c, np.int64) for c in batch.columns], axis=1))
-        unit, item, attention = np.concatenate(found).T
-        return self.units[unit], self.items[item], attention
+    def __init__(self, candidates, log, worlds):
+        self.candidates = candidates
+        self.names = [
+            f"w{w}{name}"
+            for w, world in enumerate(worlds)
+            for name in ("v", *(f"u{n}" for n in range(len(world.others))))
+        ]
+        number = {name: n for n, name in enumerate(self.names)}
+        find_names = partial(names_of_units, users=self.names, unit="user")
+        self.units = [
+            np.array([number[name] for name in own], np.int64)
+            for own in log.partitions.results(find_names)
+        ]
+        self.asked, self.answers, self.waits, self.over = Queue(), Queue(), False, False
+        self.keys, self.parts, self.selected = None, [], None
 
-    def spread(self, values, at=slice(None)):
-        """Values of this side's items as an array over all shared numbers, 0 elsewhere."""
-        found = np.zeros(self.size, np.int64)
-        found[self.items[at]] = values
+    def texts(self):
+        """The text of each item, of all its key columns, by key."""
+        found = {}
+        for part in self.candidates.bounded.values:
+            columns = [
+                pc.binary_join(column, "+") if name in LISTS else column.cast(pa.string())
+                for name, column in zip(
+                    self.candidates.keys, part.columns(np.arange(len(part.keys))), strict=True
+                )
+            ]
+            joined = pc.binary_join_element_wise(*columns, "|").to_pylist()
+            found.update(zip(map(tuple, part.keys.tolist()), joined, strict=True))
         return found
+
+    def start(self, mechanism, decide):
+        """Begins the rounds."""
+        scales = [scale * GRID for scale in mechanism.schedule.scales]
+        threading.Thread(target=self._run, args=(scales, decide), daemon=True).start()
+
+    def _run(self, scales, decide):
+        here.side, self.decide = self, decide
+        try:
+            self.selected = module.select(
+                self.candidates, scales=scales, decide=self._decide, entropy=SeededEntropy(0)
+            )
+            self.asked.put(None)
+        except BaseException as error:
+            self.asked.put(error)
+
+    def _decide(self, k, weights, remembered, pool):
+        rows = (
+            [(part.unit, part.item, part.keys, None) for part in self.candidates.bounded.values]
+            if k == 0
+            else self.parts
+        )
+        self.parts = []
+        self.asked.put(Question(self.keys, weights, remembered, rows))
+        z = self.answers.get()
+        if z is None:
+            raise RuntimeError("the replay was given up")
+        return self.decide(k, z, remembered, pool)
+
+    def ask(self):
+        """What it knows in the next round; None if nothing is alive, or after the last."""
+        if self.over:
+            return None
+        question = self.asked.get()
+        if isinstance(question, BaseException):
+            raise question
+        self.over, self.waits = question is None, question is not None
+        return question
+
+    def tell(self, z):
+        """What was measured."""
+        self.waits = False
+        self.answers.put(z)
+
+    def rows(self, question):
+        """(unit, item, attention) of the round, by shared numbers."""
+        found = [np.zeros((3, 0), np.int64)]
+        parts = question.rows if question else []
+        for units, (unit, item, keys, attention) in zip(self.units, parts, strict=False):
+            own = np.full(len(keys), FULL) if attention is None else attention
+            found.append(np.stack([units[unit], places_of(keys, self.items)[item], own[item]]))
+        return np.concatenate(found, axis=1)
+
+    def spread(self, values, keys):
+        """Values of some items as an array over all shared numbers, 0 elsewhere."""
+        found = np.zeros(len(self.items), np.int64)
+        found[places_of(keys, self.items)] = values
+        return found
+
+
+def note_keys(*, count, keys, **_):
+    """In place of noise: whose sums come next is remembered, and they stay as they are."""
+    here.side.keys = keys
+    return np.zeros(count, np.int64)
+
+
+def note_rows(items, *, weigh):
+    """The sums of what units give to each item; who holds what is remembered."""
+    here.side.parts.append((items.unit, items.item, items.keys, items.attention))
+    return weigh(items)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,52 +301,33 @@ class Pair:
 
 
 def hold_log(log, view, *, d, seed):
-    """(what the mechanism gathers, its units' names in order): the real bounding and numbering."""
+    """What the mechanism gathers, with its bounded items at hand: the real finding and bounding."""
     pools = tuple(pool.keys for pool in pools_of(view.options, view.kind))
-    with mock.patch.object(module, "numbered", wraps=numbered) as seen:
-        held = module.hold(log, view, per_user=d, pools=pools, entropy=SeededEntropy(seed))
-    return held, units_of(seen.call_args[0][0])
+    found = module.candidates_of(log, view, per_user=d, pools=pools, entropy=SeededEntropy(seed))
+    return with_bounded(found, [*found.bounded.results(same)])
 
 
-def units_of(kept):
-    """The units' names by the numbers that they get; some may hold nothing."""
-    if isinstance(kept, EncodedBounded):
-        return kept.holdings.names(np.arange(kept.first.unit.max(initial=-1) + 1)).to_pylist()
-    return kept.table.select("unit").distinct().order_by("unit").to_pyarrow()["unit"].to_pylist()
-
-
-def texts_of(held):
-    """The text of each item, of all its key columns."""
-    names = held.names.order_by("item").to_pyarrow()
-    columns = [
-        pc.binary_join(names[key].combine_chunks(), "+") if key in LISTS else names[key]
-        for key in held.keys
-    ]
-    return pc.binary_join_element_wise(*columns, "|").to_pylist()
+def with_bounded(candidates, parts):
+    bounded = GivenPartitions(parts)
+    return replace(candidates, bounded=bounded, first=bounded.add_up(module.weigh_first))
 
 
 def worlds_of(texts):
     return np.array([int(re.match(r"w(\d+)", text)[1]) for text in texts], np.int64)
 
 
-def gather(logs, *, view, d, seed, holding=hold_log):
+def gather(logs, worlds, *, view, d, seed, holding=hold_log):
     """Both logs as the mechanism holds them, their units and items numbered alike."""
-    sides = [Side(*holding(log, view, d=d, seed=seed)) for log in logs]
-    units, numbers = np.unique(
-        np.concatenate([side.unit_texts for side in sides]), return_inverse=True
-    )
-    sides[0].units, sides[1].units = np.split(numbers, [len(sides[0].unit_texts)])
-    items, numbers = np.unique(
-        np.concatenate([side.item_texts for side in sides]), return_inverse=True
-    )
-    sides[0].items, sides[1].items = np.split(numbers, [len(sides[0].item_texts)])
+    sides = [Side(holding(log, view, d=d, seed=seed), log, worlds) for log in logs]
+    texts = sides[0].texts() | sides[1].texts()
+    items = distinct_keys(np.array(list(texts), np.uint64).reshape(-1, 2))
     for side in sides:
-        side.size = len(items)
+        side.items = items
     return Pair(
         sides=sides,
-        item_worlds=worlds_of(items),
-        unit_worlds=worlds_of(units),
-        differs=np.array([text.endswith("v") for text in units]),
+        item_worlds=worlds_of([texts[tuple(key)] for key in items.tolist()]),
+        unit_worlds=worlds_of(sides[0].names),
+        differs=np.array([name.endswith("v") for name in sides[0].names]),
     )
 
 
@@ -284,17 +371,30 @@ class Report:
 class Replay:
     """Both sides, round by round, under one transcript on the items that other units hold (U)."""
 
-    def __init__(self, mechanism, worlds, pair, rng):
+    def __init__(self, mechanism, worlds, pair, rng, decide=None):
         self.mechanism, self.worlds, self.pair, self.rng = mechanism, worlds, pair, rng
+        self.decide = partial(decide, self) if decide else mechanism.decide
         self.sides, self.at = pair.sides, pair.item_worlds
         self.report = Report(pairs=len(worlds))
-        self.rows = [side.rows() for side in self.sides]
+        first = [
+            Question(None, None, None, [(p.unit, p.item, p.keys, None) for p in side.candidates.bounded.values])
+            for side in self.sides
+        ]  # fmt: skip
+        self.rows = [side.rows(each) for side, each in zip(self.sides, first, strict=True)]
         # Keys of a pool are in play on both sides; where nobody holds one, it is not in the arrays.
-        self.pool = np.maximum(*(side.spread(side.play.pool) for side in self.sides))
+        self.pool = np.zeros(len(self.at), np.int64)
+        text_keys = self.sides[0].candidates.text_keys
+        for number, pool in enumerate(self.sides[0].candidates.pools, start=1):
+            listed = distinct_keys(text_keys.columns(pool.keys(np.arange(pool.size)).columns))
+            self.pool[places_of(self.sides[0].items, listed) >= 0] = number
         self.shared = self.pool > 0
         for unit, item, _ in self.rows:
             self.shared[item[~pair.differs[unit]]] = True
-        self.compared = self.shared & np.logical_and(*(side.spread(1) for side in self.sides))
+        held = [np.zeros(len(self.at), bool) for _ in self.sides]
+        for some, (_, item, _) in zip(held, self.rows, strict=True):
+            some[item] = True
+        self.compared = self.shared & held[0] & held[1]
+        self.held = held
         self.d, self.t = [], []  # what the differing unit holds on each side, and alone
         for unit, item, _ in self.rows:
             mine = item[pair.differs[unit]]
@@ -308,17 +408,29 @@ class Replay:
 
     def run(self):
         s = self.mechanism.schedule
-        for k in range(s.rounds):
-            rows = [side.rows() for side in self.sides]
-            self._check_rows(rows, k)
-            W = [self._weights(side, part, k) for side, part in zip(self.sides, rows, strict=True)]
-            allowed = [self._bound(k, d, t) for d, t in zip(self.d, self.t, strict=True)]
-            moved = np.where(self.shared, W[0] - W[1], 0)
-            self._compare(self._squares(moved), allowed, stage_of(k))
-            if all(side.play is None for side in self.sides):
-                break
-            self._tell(W, k)
-        both = [side.spread(1, np.concatenate(side.shown)) for side in self.sides]
+        with contextlib.ExitStack() as stack:
+            weigh = partial(note_rows, weigh=module.weigh)
+            stack.enter_context(mock.patch.object(module, "weigh", weigh))
+            stack.enter_context(mock.patch.object(module, "draw", note_keys))
+            for side in self.sides:
+                stack.callback(side.tell, None)
+                side.start(self.mechanism, self.decide)
+            for k in range(s.rounds):
+                asked = [side.ask() for side in self.sides]
+                rows = [side.rows(each) for side, each in zip(self.sides, asked, strict=True)]
+                self._check_rows(rows, k)
+                W = [
+                    self._weights(side, each, part, k)
+                    for side, each, part in zip(self.sides, asked, rows, strict=True)
+                ]
+                allowed = [self._bound(k, d, t) for d, t in zip(self.d, self.t, strict=True)]
+                moved = np.where(self.shared, W[0] - W[1], 0)
+                self._compare(self._squares(moved), allowed, stage_of(k))
+                if all(each is None for each in asked):
+                    break
+                self._tell(asked, W, k)
+            assert [side.ask() for side in self.sides] == [None, None]
+        both = [side.spread(1, side.selected.keys) for side in self.sides]
         odd = self.compared & (both[0] != both[1])
         self._fault("steered", self.at[odd], stage_of(s.rounds - 1))
         # The bounds of the counts hold for every published set: in half of the worlds it is all items.
@@ -341,20 +453,20 @@ class Replay:
             return GRID**2 * (d - t), np.maximum(d, 1)
         return GRID**2 * (t < d), np.ones_like(d)
 
-    def _weights(self, side, rows, k):
+    def _weights(self, side, question, rows, k):
         """What the real code sums up; it is what integer roots give, unit by unit."""
-        if side.play is None:
-            return np.zeros(side.size, np.int64)
-        W = side.spread(module.weights(side.held, side.play.rows))
+        if question is None:
+            return np.zeros(len(self.at), np.int64)
+        W = side.spread(question.weights, question.keys)
         unit, item, attention = rows
-        exact = np.zeros(side.size, np.int64)
+        exact = np.zeros(len(self.at), np.int64)
         np.add.at(exact, item, exact_weights(unit, attention))
         self._fault("arithmetic", self.at[exact != W], stage_of(k))
         return W
 
     def _check_rows(self, rows, k):
         """Rows only go; the others' are the same on both sides, and none is of an item of X."""
-        others, size = [], self.sides[0].size
+        others, size = [], len(self.at)
         for (unit, item, attention), (had, held, _) in zip(rows, self.rows, strict=True):
             code = unit * size + item
             other = ~self.pair.differs[unit]
@@ -381,22 +493,21 @@ class Replay:
             share = math.sqrt(int(squares[w]) * bottom[w] / top[w])
             self.report.see((self.worlds[w].kind, stage), share)
 
-    def _tell(self, W, k):
+    def _tell(self, asked, W, k):
         """Both sides take the step: with equal z on U, and with an outcome of its own each elsewhere."""
         alive, known = np.zeros((2, len(self.at)), bool), np.zeros((2, len(self.at)), np.int64)
-        for n, side in enumerate(self.sides):
-            if side.play is not None:
-                alive[n, side.items[side.play.alive]] = True
-                known[n] = side.spread(side.play.remembered, side.play.alive)
+        for n, (side, each) in enumerate(zip(self.sides, asked, strict=True)):
+            if each is not None:
+                alive[n] = side.spread(1, each.keys) > 0
+                known[n] = side.spread(each.remembered, each.keys)
         self._fault("steered", self.at[self.compared & (alive[0] != alive[1])], stage_of(k))
         leads = self.leads[self.at] == 0
         same = self._aimed(k, np.where(leads, *W), np.where(alive[0], *known), self.aims)
-        for n, side in enumerate(self.sides):
-            if side.play is not None:
+        for n, (side, each) in enumerate(zip(self.sides, asked, strict=True)):
+            if each is not None:
                 own = self._aimed(k, W[n], known[n], self.own_aims)
-                z = np.where(self.shared, same, own)[side.items[side.play.alive]]
-                passed, side.play = self.mechanism._step(side.held, side.play, k, z)
-                side.shown.append(passed)
+                z = np.where(self.shared, same, own)
+                side.tell(z[places_of(each.keys, side.items)])
 
     def _aimed(self, k, W, known, aims):
         """z for every item: noise about its weight, or whatever brings y to where it is aimed."""
@@ -424,12 +535,11 @@ class Replay:
 
     def _counts(self, published):
         """The histogram and the weighted counts of these items, whatever units hold of them."""
-        numbers = np.flatnonzero(published[self.sides[0].items])
-        if not len(numbers):
+        item = np.flatnonzero(published & self.held[0])  # of each row of `keys`
+        if not len(item):
             return
-        keys = self.mechanism.keys_of(self.sides[0].held, numbers)
-        item = self.sides[0].items[numbers]  # of each row of `keys`
-        found = [counting.find_holders(side.held, keys) for side in self.sides]
+        keys = self.sides[0].candidates.table(self.sides[0].items[item])
+        found = [counting.find_holders(side.candidates, keys) for side in self.sides]
         self._check_others(found, self.at[item])
         # Side by side: whether the differing unit is in the log at all.
         there = [
@@ -506,7 +616,9 @@ class Twin:
     what: str
     patches: dict = field(default_factory=dict)  # of (where, name)
     holding: Callable = hold_log
-    made: type = Rounds
+    decide: Callable | None = (
+        None  # of a replay, the round, measurements, what is remembered, pools
+    )
 
 
 QUERIES = View(kind="query", way="first")
@@ -555,9 +667,8 @@ def fuzz(mechanism, worlds, logs, *, seed, view=QUERIES, twin=REAL):
         for (where, name), function in twin.patches.items():
             stack.enter_context(mock.patch.object(where, name, function))
         d = mechanism.schedule.d
-        pair = gather(logs, view=view, d=d, seed=seed, holding=twin.holding)
-        made = twin.made(**{part.name: getattr(mechanism, part.name) for part in fields(mechanism)})
-        return Replay(made, worlds, pair, np.random.default_rng(seed)).run()
+        pair = gather(logs, worlds, view=view, d=d, seed=seed, holding=twin.holding)
+        return Replay(mechanism, worlds, pair, np.random.default_rng(seed), twin.decide).run()
 
 
 def add_pool(mechanism, worlds):
@@ -581,7 +692,7 @@ def fuzz_pools_at_random(*, seed, pairs):
     d = SIZES[seed % len(SIZES)]
     worlds = random_worlds(rng, d, pairs)
     mechanism, view = add_pool(random_mechanism(rng, d), worlds)
-    with open_logs(worlds, rng) as logs:
+    with open_logs(worlds, rng, rows=ROWS) as logs:
         return fuzz(mechanism, worlds, logs, seed=seed, view=view)
 
 
@@ -591,104 +702,119 @@ def fuzz_at_random(*, seed, pairs):
     d, kind = SIZES[seed % len(SIZES)], TABLES[seed % len(TABLES)]
     mechanism, view = random_mechanism(rng, d), random_view(rng, kind)
     worlds = random_worlds(rng, d, pairs)
-    with open_logs(worlds, rng) as logs:
+    with open_logs(worlds, rng, rows=ROWS) as logs:
         return fuzz(mechanism, worlds, logs, seed=seed, view=view)
 
 
 # --- broken twins ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnboundedHeld(Held):
-    """What is held, and what was held before it was bounded."""
+class Whole(NamedTuple):
+    """Items that are alive, and all items of the units with their places, of which d were kept."""
 
-    whole: Any
+    unit: Any
+    item: Any
+    keys: Any
+    attention: Any
+    whole: BoundedItems
+    d: int
+
+
+def all_items(log, view):
+    """All distinct items of every unit, with their places, of each partition."""
+    bound = Bound(per_unit=10_000, places=True)
+    return [bound(items) for items in log.partitions.results(view.finder(log))]
 
 
 def hold_whole(log, view, *, d, seed):
     """As `hold_log`, but what lies beyond the bound is remembered."""
-    held, units = hold_log(log, view, d=d, seed=seed)
-    numbers = held.engine.keep(pa.table({"unit": units, "number": np.arange(len(units))}))
-    rows = all_items(log, view).table.join(held.names, list(held.keys)).join(numbers, "unit")
-    whole = held.engine.materialise(rows.select(unit=rows.number, item=rows.item, place=rows.place))
-    return UnboundedHeld(**vars(held), whole=whole), units
+    candidates = hold_log(log, view, d=d, seed=seed)
+    for part, whole in zip(candidates.bounded.values, all_items(log, view), strict=True):
+        object.__setattr__(part, "whole", whole)
+        object.__setattr__(part, "d", d)
+    return candidates
 
 
-def all_items(log, view):
-    """All distinct items of every unit, with their places."""
-    entropy = SeededEntropy(1)  # the first items: nothing is drawn
-    return bound(view.items(log), per_user=10_000, way="first", places=True, entropy=entropy)
-
-
-def among_bounded_again(held, rows, alive, attention):
+def among_bounded_again(items, *, alive):
     """Each unit's first items of those alive, also such as the first bound had taken out."""
-    listed = held.engine.keep(pa.table({"item": alive, "attention": attention}))
-    found = held.whole.join(listed, "item")
-    nth = ibis.row_number().over(ibis.window(group_by="unit", order_by="place"))
-    first = found.mutate(nth=nth).filter(ibis._.nth < held.per_user)
-    return held.engine.materialise(first.drop("nth"))
+    listed = alive()
+    places = places_of(items.whole.keys, listed.keys)
+    rows = np.flatnonzero(places[items.whole.item] >= 0)
+    unit, place = items.whole.unit[rows], items.whole.place[rows]
+    rows = rows[np.lexsort((place, unit))]
+    unit = items.whole.unit[rows]
+    nth = np.arange(len(unit)) - np.searchsorted(unit, unit)
+    rows = rows[nth < items.d]
+    item = places[items.whole.item[rows]]
+    return Whole(items.whole.unit[rows], item, listed.keys, listed.attention, items.whole, items.d)
 
 
 def hold_popular(log, view, *, d, seed):
     """Keeps those of a unit's items that most units hold: a bound that looks at other units."""
-    kept = all_items(log, view)
-    keys = list(kept.keys)
-    units = kept.table.group_by(keys).aggregate(units=kept.table.count())
-    rows = kept.table.drop("place").join(units, keys)
-    order = ibis.window(group_by="unit", order_by=[ibis.desc("units"), *keys])
-    rows = rows.mutate(place=ibis.row_number().over(order)).filter(ibis._.place < d)
-    kept = kept.with_table(kept.engine.materialise(rows.select("unit", *keys)), per_user=d)
-    return numbered(kept, view.items(log)), units_of(kept)
+    candidates, parts = hold_log(log, view, d=d, seed=seed), []
+    every = all_items(log, view)
+    users = Counter(tuple(key) for part in every for key in part.keys[part.item].tolist())
+    for part in every:
+        units = np.array([users[tuple(key)] for key in part.keys.tolist()], np.int64)
+        order = np.lexsort((part.item, -units[part.item], part.unit))
+        unit = part.unit[order]
+        kept = order[np.arange(len(unit)) - np.searchsorted(unit, unit) < d]
+        few = replace(part, unit=part.unit[kept], item=part.item[kept], place=None)
+        parts.append(few.with_items(np.bincount(few.item, minlength=len(few.keys)) > 0))
+    return with_bounded(candidates, parts)
 
 
-class RankedRounds(Rounds):
+def decide_by_rank(replay, k, z, remembered, pool):
     """Only the best three items (of each world, for these are one log) go on."""
-
-    def _step(self, held, play, k, z):
-        y = self.schedule.own[k] * z + play.remembered
-        y = dict(zip(play.alive.tolist(), y.tolist(), strict=True))
-        passed, play = super()._step(held, play, k, z)
-        if play is None:
-            return passed, None
-        worlds = worlds_of(texts_of(held))[play.alive]
-        best = np.lexsort(([-y[item] for item in play.alive.tolist()], worlds))
-        starts = np.searchsorted(worlds[best], worlds[best])
-        on = np.zeros(len(best), bool)
-        on[best] = np.arange(len(best)) - starts < 3
-        listed = held.engine.keep(pa.table({"item": play.alive[on]}))
-        rows = module.as_table(held, play.rows).semi_join(listed, "item")
-        rows = held.engine.materialise(rows)
-        columns = {name: getattr(play, name)[on] for name in ("alive", "remembered", "pool")}
-        return passed, module.Play(rows=rows, **columns)
+    outcome = replay.mechanism.decide(k, z, remembered, pool)
+    on = np.flatnonzero(outcome.goes_on)
+    y = replay.mechanism.schedule.own[k] * z + remembered
+    worlds = replay.at[places_of(here.side.keys[on], here.side.items)]
+    best = np.lexsort((-y[on], worlds))
+    starts = np.searchsorted(worlds[best], worlds[best])
+    stays = np.zeros(len(on), bool)
+    stays[best] = np.arange(len(best)) - starts < 3
+    goes_on = np.zeros(len(z), bool)
+    goes_on[on[stays]] = True
+    return outcome._replace(
+        goes_on=goes_on, attention=outcome.attention[stays], remembered=outcome.remembered[stays]
+    )
 
 
-real_opening = module.opening
-
-
-def opening_by_place(held):
+def weigh_by_place(items):
     """Unequal weights in the first round, by the order of a unit's own items."""
-    named = held.table.join(held.names, "item")
-    place = ibis.row_number().over(ibis.window(group_by="unit", order_by=list(held.keys)))
-    rows = named.select("unit", "item", attention=ibis.greatest(FULL - place, 1).cast("int64"))
-    return replace(real_opening(held), rows=held.engine.materialise(rows))
+    order = np.lexsort((items.item, items.unit))
+    unit = items.unit[order]
+    place = np.arange(len(unit)) - np.searchsorted(unit, unit)
+    attention = np.empty(len(unit), np.int64)
+    attention[order] = np.maximum(FULL - place, 1)
+    return module._summed(items.item, items.keys, give_weights(items.unit, attention, grid=GRID))
 
 
-def weights_to_the_nearest(held, rows):
+def weigh_to_the_nearest(items):
     """Weights rounded to the nearest step instead of down."""
-    rows = module.as_table(held, rows)
-    units = rows.group_by("unit").aggregate(squares=(rows.attention * rows.attention).sum())
-    both = rows.join(units, "unit")
-    given = both.select("item", weight=(both.attention * GRID / both.squares.sqrt()).round())
-    sums = given.group_by("item").aggregate(weight=given.weight.sum().cast("int64"))
-    return by_item(held, sums, "weight")
+    attention = items.attention[items.item]
+    squares = np.bincount(items.unit, weights=attention**2)
+    given = np.rint(attention * GRID / np.sqrt(squares[items.unit])).astype(np.int64)
+    return module._summed(items.item, items.keys, given)
 
 
-def weights_of_two_classes(held, rows):
+def weigh_first_to_the_nearest(items):
+    """The same in the first round."""
+    held = np.bincount(items.unit)
+    given = np.rint(GRID / np.sqrt(held[items.unit])).astype(np.int64)
+    return module._summed(items.item, items.keys, given)
+
+
+def weigh_two_classes(items):
     """Items of the pool share a weight of norm 1, and all other items of the unit a second one."""
-    both = module.as_table(held, rows).left_join(held.in_pools, "item")
-    inside = both["pool"].fill_null(0)
-    classes = both.select("item", "attention", unit=2 * both["unit"] + inside)
-    return by_item(held, module.summed_weights(held.engine.materialise(classes)), "weight")
+    candidates = here.side.candidates
+    (pool,) = candidates.pools
+    listed = candidates.text_keys.columns(pool.keys(np.arange(pool.size)).columns)
+    inside = places_of(items.keys, distinct_keys(listed)) >= 0
+    classes = 2 * items.unit.astype(np.int64) + inside[items.item]
+    given = give_weights(classes, items.attention[items.item], grid=GRID)
+    return module._summed(items.item, items.keys, given)
 
 
 def count_weight_to_the_nearest(m, d2):
@@ -696,28 +822,24 @@ def count_weight_to_the_nearest(m, d2):
     return GRID if m <= d2 else round(GRID * math.sqrt(d2 / m))
 
 
-def holders_by_bounded_sets(held, published):
+def holders_by_bounded_sets(candidates, published):
     """m of a unit's bounded set, but its weight for all that it holds."""
-    (holdings,) = held.holdings()
-    at = holdings.places(published)[holdings.item]
-    every = set(zip(holdings.unit[at >= 0].tolist(), at[at >= 0].tolist(), strict=True))
-    names = held.names.to_pyarrow()
-    shown = pc.is_in(names["query"], value_set=published["query"].combine_chunks())
-    listed = set(names["item"].filter(shown).to_pylist())
-    rows = held.table.to_pyarrow()
-    m = Counter(
-        unit
-        for unit, item in zip(rows["unit"].to_pylist(), rows["item"].to_pylist(), strict=True)
-        if item in listed
-    )
-    return holders_from(((item, max(1, m[unit])) for unit, item in every), published.num_rows)
+    listed, rows = candidates.listed(published), Counter()
+    bounded = candidates.bounded.values
+    everything = candidates.counted.results(partial(candidates.pairs, published=listed()))
+    for part, (units, places) in zip(bounded, everything, strict=True):
+        m = Counter(part.unit[(places_of(part.keys, listed().keys) >= 0)[part.item]].tolist())
+        pairs = set(zip(units.tolist(), places.tolist(), strict=True))
+        rows.update((item, max(1, m[unit])) for unit, item in pairs)
+    item, m, units = rows_from(rows.elements())
+    return Holders(item=item, m=m, units=units, size=published.num_rows)
 
 
 def holders_of_repeated_pairs(unit, item, *, size):
     """A row each time, for a unit that holds the item in several rows."""
     pairs = list(zip(unit.tolist(), item.tolist(), strict=True))
     m = Counter(unit for unit, _ in set(pairs))
-    return holders_from(((item, m[unit]) for unit, item in pairs), size)
+    return rows_from((item, m[unit]) for unit, item in pairs)
 
 
 def holders_of_the_most_held(unit, item, *, size):
@@ -728,14 +850,13 @@ def holders_of_the_most_held(unit, item, *, size):
     for one, each in pairs:
         held.setdefault(one, []).append(each)
     kept = [sorted(every, key=lambda i: (-users[i], i))[:2] for every in held.values()]
-    return holders_from(((i, len(few)) for few in kept for i in few), size)
+    return rows_from((i, len(few)) for few in kept for i in few)
 
 
-def holders_from(pairs, size):
-    """Of pairs (item, m), each a unit."""
+def rows_from(pairs):
+    """Of pairs (item, m), each a unit: items, m and units."""
     units = sorted(Counter(pairs).items())
-    columns = np.array([(*pair, n) for pair, n in units], np.int64).reshape(-1, 3).T
-    return Holders(item=columns[0], m=columns[1], units=columns[2], size=size)
+    return np.array([(*pair, n) for pair, n in units], np.int64).reshape(-1, 3).T
 
 
 def histogram_cumulative(holders):
@@ -748,20 +869,23 @@ ROUND_TWINS = (
     Twin(
         name="bounds again in a later round",
         what="moved",
-        patches={(module, "among"): among_bounded_again},
+        patches={(module, "keep_alive"): among_bounded_again},
         holding=hold_whole,
     ),
     Twin(name="bounds by what others hold", what="others", holding=hold_popular),
-    Twin(name="goes on by rank", what="steered", made=RankedRounds),
+    Twin(name="goes on by rank", what="steered", decide=decide_by_rank),
     Twin(
         name="unequal weights at first",
         what="moved",
-        patches={(module, "opening"): opening_by_place},
+        patches={(module, "weigh_first"): weigh_by_place},
     ),
     Twin(
         name="weights rounded to the nearest",
         what="moved",
-        patches={(module, "weights"): weights_to_the_nearest},
+        patches={
+            (module, "weigh_first"): weigh_first_to_the_nearest,
+            (module, "weigh"): weigh_to_the_nearest,
+        },
     ),
 )
 COUNT_TWINS = (
@@ -778,7 +902,7 @@ COUNT_TWINS = (
     Twin(
         name="rows that tie count twice",
         what="moved",
-        patches={(counting, "holders_of_pairs"): holders_of_repeated_pairs},
+        patches={(counting, "count_holders"): holders_of_repeated_pairs},
     ),
     Twin(
         name="cumulative bins",
@@ -788,14 +912,14 @@ COUNT_TWINS = (
     Twin(
         name="counts of the most held items",
         what="others",
-        patches={(counting, "holders_of_pairs"): holders_of_the_most_held},
+        patches={(counting, "count_holders"): holders_of_the_most_held},
     ),
 )
 TWINS = (*ROUND_TWINS, *COUNT_TWINS)
 POOL_TWIN = Twin(
     name="a second weight for keys of the pool",
     what="moved",
-    patches={(module, "weights"): weights_of_two_classes},
+    patches={(module, "weigh"): weigh_two_classes},
 )
 
 
@@ -837,24 +961,16 @@ class Leak:
         return self.least > self.claim
 
 
-def measure_leak(engine, mechanism, *, worlds, own, crowd, claim, entropy):
+def measure_leak(mechanism, *, worlds, own, crowd, claim, entropy):
     """Releases a log of so many worlds, with real noise.
 
     In each a unit holds d items, `own` of which nobody else holds; a crowd holds all the others.
     """
     d = mechanism.schedule.d
     mine, shared = [f"x{i}" for i in range(own)], [f"s{i}" for i in range(d - own)]
-    units = [("v", mine + shared), *((f"u{n}", shared) for n in range(crowd))]
-    rows = [(unit, item) for unit, held in units for item in held]
-    unit, item = (np.tile(np.array(column), worlds) for column in zip(*rows, strict=True))
-    prefix = np.char.add(np.repeat(np.arange(worlds), len(rows)).astype(str), " ")
-    table = {"unit": np.char.add(prefix, unit), "query": np.char.add(prefix, item)}
-    kept = TableBounded(
-        engine=engine, kind="query", keys=("query",), unit="user", per_user=d, way="first",
-        count="users", table=engine.keep(pa.table(table)),
-    )  # fmt: skip
-    held = numbered(kept, items=None)  # there are no counts
-    released = mechanism.release(held, entropy=entropy)["query"].to_pylist()
+    units = [mine + shared, *(shared for _ in range(crowd) if shared)]
+    holdings = [[f"{w} {item}" for item in held] for w in range(worlds) for held in units]
+    released = mechanism.release(candidates_of(holdings, d=d), entropy=entropy)["query"].to_pylist()
     shown = {text.split()[0] for text in released if " x" in text}
     return Leak(shown=len(shown), worlds=worlds, claim=claim)
 
@@ -874,14 +990,14 @@ class WorstCase:
     crowd: int
     rules: dict  # C, reach, focus: they cost no privacy, so they may be anything
 
-    def leaks(self, engine, *, worlds, entropy):
+    def leaks(self, *, worlds, entropy):
         """As it is claimed and proved, and as it would be claimed with credit for survivors."""
         right = solve_rounds(
             epsilon=20.0, delta=0.1, d=10, shares=(0.25, 0.75), memory=0.9, late=0.85
         )
         claim = claimed_chance(right, self.own)
         return [
-            measure_leak(engine, Rounds(schedule=schedule, **self.rules), worlds=worlds, own=self.own,
+            measure_leak(Rounds(schedule=schedule, **self.rules), worlds=worlds, own=self.own,
                  crowd=self.crowd, claim=claim, entropy=entropy)
             for schedule in (right, credit_survivors(right))
         ]  # fmt: skip
