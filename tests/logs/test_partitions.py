@@ -66,7 +66,9 @@ def plain(rows):
 
 def queries(rows):
     """How many rows have each query."""
-    return sum_by_key(rows.query.keys, np.bincount(rows.query.codes, minlength=len(rows.query.keys)))
+    return sum_by_key(
+        rows.query.keys, np.bincount(rows.query.codes, minlength=len(rows.query.keys))
+    )
 
 
 def merged(parts):
@@ -126,13 +128,13 @@ def test_files_are_private_and_deleted_with_their_values(tmp_path):
     with open_workspace(memory=NOTHING, threads=2, folder=tmp_path) as workspace:
         log = read(random_rows(500), workspace, bits=2)
         shards, derived = log.partitions.add_up(queries), log.partitions.derive(queries)
-        files = [file for file in workspace.folder.rglob("*.values")]
+        files = list(workspace.folder.rglob("*.values"))
         assert len(files) > 6
         assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
         assert workspace.folder.stat().st_mode & 0o077 == 0
         for values in (shards, derived, log.partitions):
             values.close()
-        left = [file for file in workspace.folder.rglob("*.values")]
+        left = list(workspace.folder.rglob("*.values"))
         assert len(left) < len(files)
         assert {*left} <= {*files}  # the texts, which the reader keeps for labels
 
@@ -161,7 +163,11 @@ def test_a_sum_is_a_whole_number():
     assert added.sums.tolist() == [1 + 2**40 + 2**60]
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-(2**62), 2**62) | st.just(rows_module.NEVER))))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(-(2**62), 2**62) | st.just(rows_module.NEVER))
+    )
+)
 @settings(deadline=None)
 def test_rows_are_in_order_of_unit_and_time(pairs):
     unit = np.array([u for u, _ in pairs], np.int32)
@@ -177,7 +183,11 @@ def test_of_a_large_unit_the_first_rows_count_whatever_batches_they_come_in(seed
     rows = [(u, q, s // 1000, url) for u, q, s, url in random_rows(600, users=9, seed=seed)]
     rows += random_rows(15, users=60, seed=seed)
     seen = []
-    for shuffle, batch, most, memory in ((1, 7, 1 << 20, PLENTY), (2, 100, 30, NOTHING), (3, 615, 5, PLENTY)):
+    for shuffle, batch, most, memory in (
+        (1, 7, 1 << 20, PLENTY),
+        (2, 100, 30, NOTHING),
+        (3, 615, 5, PLENTY),
+    ):
         random.Random(shuffle).shuffle(rows)
         with open_workspace(memory=memory, threads=1) as workspace:
             log = read(rows, workspace, batch=batch, bits=shuffle, most_rows=most)
