@@ -80,7 +80,7 @@ class Workspace:
         self._folder, self._names = folder, count()
         self.lock, self._used = threading.Lock(), 0
         self.memory, self.threads = memory, threads
-        self._residents: dict[int, Resident] = {}  # to which a file may refer, and nothing else
+        self._residents = dict[int, Resident]()  # held here: values in files only name them
 
     @property
     def room(self) -> int:
