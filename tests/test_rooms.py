@@ -40,6 +40,20 @@ DRAWING = {
     "evaluation/scores",
     "evaluation/count_errors",
 }
+# What reads and writes files by an engine, and the engines; whatever counts is numpy and Arrow.
+READING = {
+    "logs/duckdb_rows",
+    "logs/engines/duckdb",
+    "logs/engines/spark",
+    "logs/engines/spark_errors",
+    "logs/engines/spark_worker",
+    "logs/inspection/delimiters",
+    "logs/inspection/samples",
+    "logs/inspection/times",
+    "logs/invented/generate",
+    "logs/source",
+    "logs/spark_rows",
+}
 PLANNING = "publishing/planning/"
 # What runs from a clone only: two packages, and a folder of scripts that import each other by name.
 OUTSIDE = {"papers", "tools", "audits", *(path.stem for path in (ROOT / "audits").rglob("*.py"))}
@@ -101,6 +115,13 @@ def packages(text):
         elif isinstance(node, ast.ImportFrom):
             names.add((node.module or "").partition(".")[0])
     return names
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_what_reads_files_imports_an_engine(module):
+    used = packages(MODULES[module].read_text())
+    assert "ibis" not in used
+    assert module in READING or not used & {"duckdb", "pyspark", "py4j"}
 
 
 def test_the_package_imports_nothing_that_runs_from_a_clone_only():

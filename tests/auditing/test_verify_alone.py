@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("bundle-*"))
-ENGINES = ("ibis", "duckdb", "pyspark", "sqlglot")
+ENGINES = ("duckdb", "pyspark", "py4j")
 FUNCTION = "import murmurlog, sys; assert murmurlog.verify(sys.argv[1]).ok; print(*sys.modules)"
 COMMAND = """
 import sys

@@ -1,19 +1,24 @@
-"""Times of a row: which years there are, what is no time, and how long a pause is."""
+"""One SELECT makes rows of a relation: which times there are, and that batches give the rows of files."""
 
 import re
+from collections import Counter
 from datetime import datetime, timedelta
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from counts import tally_of_log
 from hypothesis import given
 from hypothesis import strategies as st
+from log_readers import read_rows
 
 from murmurlog.bundle.keys import ALREADY_NORMAL, ODD
-from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.duckdb_rows import column_types, needed_columns, read_batches, select_sql
+from murmurlog.logs.engines.duckdb import connect, open_duckdb
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
+from murmurlog.logs.workspace import open_workspace
 
 
 def unreadable(path):
@@ -58,3 +63,93 @@ HOSTILE = (
 def test_both_ways_to_say_already_normal_agree(text):
     odd = re.search(ODD, text) or text.startswith(" ") or text.endswith(" ") or text == ""
     assert bool(odd) != bool(re.fullmatch(ALREADY_NORMAL, text))
+
+
+DAYS = pa.array([0, 20_000, 110_000_000, -110_000_000, None], pa.int32()).cast(pa.date32())
+COLUMNS = {
+    "texts": pa.array(["2026-01-31T18:00:00+02", " 1767323045 ", "-", "", "noon"]),
+    "floats": pa.array([1767323045.0, float("nan"), 2.5, 1e300, None]),
+    "whole numbers": pa.array([1767323045, -(2**62), 0, 2**62, None]),
+    "moments": pa.array([0, 2**60, -(2**60), 5, None], pa.timestamp("us")),
+    "moments of a zone": pa.array([0, 2**60, 7, 5, None], pa.timestamp("us", "Asia/Tokyo")),
+    "days": DAYS,
+    "booleans": pa.array([True, False, None, True, True]),
+    "bytes": pa.array([b"2026-01-31", b"\xff", b" ", None, b"1767323045"]),
+}
+USERS = {
+    "text": pa.array(["a", "b", "a", None, "-"]),
+    "int": pa.array([7, -1, 7, None, 2**40]),
+    "uint64": pa.array([7, 2**64 - 1, 7, None, 0], pa.uint64()),
+    "float": pa.array([7.0, 0.5, 7.0, None, 2.0**60]),
+}
+
+
+def rows_read(batches):
+    return Counter(tuple(row.items()) for batch in batches for row in batch.to_pylist())
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("missing", [None, "-,7"])
+@pytest.mark.parametrize("user", USERS)
+def test_batches_of_a_relation_give_the_rows_of_the_file(name, missing, user, tmp_path):
+    """As workers read them, who have the SQL and the types of columns alone."""
+    log = pa.table(
+        {"user": USERS[user], "query": list("qrstu"), "time": COLUMNS[name],
+         "url": ["x", "-", None, "NULL", "y"], "rank": [1, 2, None, 3, 4], "x": COLUMNS[name]}
+    )  # fmt: skip
+    pq.write_table(log, tmp_path / "log.parquet")
+    source = find(str(tmp_path / "log.parquet"), missing=missing)
+    asked = {"where": {"query": "q"} if missing else {}, "keep": ["x", "user"], "urls": True}
+    with open_workspace() as workspace, open_duckdb(workspace) as connection:
+        expected = rows_read(read_batches(source, connection=connection, broken={}, **asked))
+        connection.register("incoming", log.schema.empty_table())
+        names = needed_columns(source, asked["where"], asked["keep"], urls=True)
+        types = column_types(connection, "incoming", names)
+        select = select_sql(source, "incoming", types, **asked)
+        found = Counter()
+        for start in range(len(log)):
+            connection.register("incoming", log.slice(start, 1))
+            found += rows_read(connection.execute(select).to_arrow_reader())
+    assert found == expected
+    assert expected
+
+
+def test_the_type_of_a_column_decides_how_it_is_read(tmp_path):
+    pq.write_table(pa.table({"user": [1, None], "query": ["q", "r"]}), tmp_path / "log.parquet")
+
+    def read_with(**options):
+        source = find(str(tmp_path / "log.parquet"), **options)
+        with open_workspace() as workspace, open_duckdb(workspace) as connection:
+            (batch,) = read_batches(
+                source, connection=connection, where={}, keep=[], urls=False, broken={}
+            )
+        return batch
+
+    assert read_with().schema.field("user").type == pa.int64()
+    assert read_with().schema.names == ["user", "query"]
+    assert read_with(missing="1")["user"].to_pylist() == [None, None]
+
+
+def test_a_day_that_no_timestamp_can_be_breaks_one_row_only(tmp_path):
+    """It refused the whole log: one user's row decided about all others."""
+    assert unreadable(log_of(DAYS, tmp_path / "log.parquet")) == 2
+
+
+def test_a_collation_of_a_database_makes_no_texts_equal(tmp_path):
+    with duckdb.connect(str(tmp_path / "log.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE log AS SELECT 'u' COLLATE NOACCENT AS \"user\", "
+            "unnest(['café', 'cafe']) COLLATE NOACCENT AS query"
+        )
+    rows, _ = read_rows(tmp_path / "log.duckdb", where={"query": "cafe"})
+    assert [row["query"] for row in rows] == ["cafe"]
+
+
+def test_whole_floats_are_dates_as_the_numbers_that_they_were(tmp_path):
+    days = pa.table({"user": ["u", "v"], "query": ["q", "r"], "time": [20260131.0, None]})
+    pq.write_table(
+        days, tmp_path / "log.parquet"
+    )  # pandas makes floats of them beside a missing one
+    rows, broken = read_rows(tmp_path / "log.parquet", found={"time_format": "%Y%m%d"})
+    assert [row["time"] for row in rows] == [datetime(2026, 1, 31), None]
+    assert broken == {}

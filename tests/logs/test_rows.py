@@ -81,7 +81,13 @@ def test_rows_do_not_depend_on_order_batches_partitions_memory_or_threads(seed, 
 
 def test_a_unit_keeps_its_first_rows_and_nothing_after_the_first_that_does_not_fit(monkeypatch):
     monkeypatch.setattr(murmurlog.logs.rows, "MOST_BYTES_A_UNIT", 20)
-    sizes = [4, 4, 12, 1, 1]  # with the user's name a byte more; the third does not fit, the others would
+    sizes = [
+        4,
+        4,
+        12,
+        1,
+        1,
+    ]  # with the user's name a byte more; the third does not fit, the others would
     table = pa.table(
         {
             "user": ["a"] * 5 + ["b"],

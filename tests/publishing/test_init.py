@@ -4,7 +4,6 @@ import tomllib
 from pathlib import Path
 
 import duckdb
-import ibis
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -87,7 +86,6 @@ OBJECTS = {
     "polars, lazy": lambda file: OBJECTS["polars"](file).lazy(),
     "Arrow": lambda file: pa.Table.from_pandas(OBJECTS["pandas"](file)),
     "DuckDB": lambda file: duckdb.from_arrow(OBJECTS["Arrow"](file)),
-    "Ibis": lambda file: ibis.memtable(OBJECTS["Arrow"](file)),
 }
 
 

@@ -393,7 +393,7 @@ def _rows(records: Records, shape: Shape | None, broken: dict[str, int]) -> Reco
 
 def _headers(records: Records, shape: Shape) -> npt.NDArray[np.bool_]:
     """Which records hold the names of the columns, ignoring case."""
-    same = records.counts == len(shape.columns)
+    same: npt.NDArray[np.bool_] = records.counts == len(shape.columns)
     for place, name in enumerate(shape.columns):
         if not same.any():
             break

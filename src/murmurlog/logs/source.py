@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.columns import NONE, REQUIRED, ROLES, check_given, known_as, roles_of, short
 from murmurlog.logs.encodings import COMMON
-from murmurlog.logs.sql import identifier
 from murmurlog.logs.formats import (
     DIALECTS,
     SHAPES,
@@ -40,6 +39,7 @@ from murmurlog.logs.options import FORMATS as FORMATS_GIVEN
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.postgres import Address, look, looks_like_address, parse
 from murmurlog.logs.records import TABS, Dialect
+from murmurlog.logs.sql import identifier
 from murmurlog.logs.zip_files import member_of
 
 FORMATS = {

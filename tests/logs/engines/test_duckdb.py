@@ -45,7 +45,9 @@ def test_duckdb_is_open_only_while_a_log_is_read(tmp_path, engine, monkeypatch):
 def test_duckdb_is_closed_after_an_error_and_leaves_nothing(tmp_path, monkeypatch):
     write(invent(rows=1_000, seed=1), tmp_path / "log.parquet")
     opened, real = [], duckdb.connect
-    monkeypatch.setattr(duckdb, "connect", lambda *a, **k: opened.append(real(*a, **k)) or opened[-1])
+    monkeypatch.setattr(
+        duckdb, "connect", lambda *a, **k: opened.append(real(*a, **k)) or opened[-1]
+    )
     monkeypatch.setattr(RowReader, "clean", lambda self, batch: 1 // 0)
     (tmp_path / "scratch").mkdir()
     with pytest.raises(ZeroDivisionError), connect(folder=tmp_path / "scratch") as engine:

@@ -26,7 +26,8 @@ from murmurlog.logs.workspace import Workspace, open_workspace
 
 LEAST_MEMORY = 2_000_000  # bytes; with less DuckDB cannot even be started
 MOST_MEMORY = 10**15
-READING = 0.25  # of the memory for DuckDB; what it reads is kept beside it
+READING = 0.5  # of the memory for DuckDB at most; what it reads is kept beside it
+READING_A_THREAD = 32_000_000  # bytes of DuckDB, for a row group of a Parquet file
 ROWS_A_PARTITION = 250_000  # work on so many stays near the CPU's cache
 FEW_ROWS = 100_000  # not worth several partitions
 MOST_BITS = 10
@@ -100,12 +101,13 @@ class DuckEngine:
 @contextmanager
 def open_duckdb(workspace: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that uses a part of the workspace's memory, and its folder beyond that."""
+    memory = int(workspace.memory * READING)
+    settings = SETTINGS | {
+        "temp_directory": str(workspace.folder / "spill"),
+        "memory_limit": f"{memory}B",
+        "threads": str(max(1, min(workspace.threads, memory // READING_A_THREAD))),
+    }
     with duckdb.connect() as connection:
-        settings = SETTINGS | {
-            "temp_directory": str(workspace.folder / "spill"),
-            "memory_limit": f"{int(workspace.memory * READING)}B",
-            "threads": str(workspace.threads),
-        }
         for name, value in settings.items():
             connection.execute(f"SET {name} = {quoted(value)}")
         yield connection

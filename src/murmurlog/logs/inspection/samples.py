@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurlog.errors import InputError
-from murmurlog.logs.sql import identifier
 from murmurlog.logs.inspection.blocks import TextFile, whole_lines
 from murmurlog.logs.json_array import array_lines
 from murmurlog.logs.parquet_types import as_texts
 from murmurlog.logs.records import Dialect, Records, cut
 from murmurlog.logs.source import CLOSED, table_of
+from murmurlog.logs.sql import identifier
 
 ROWS_A_BLOCK = 2_000  # of text
 ROWS = 5_000  # of a table
