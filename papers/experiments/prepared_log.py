@@ -17,14 +17,15 @@ import pyarrow as pa
 
 import murmurlog
 from murmurlog.bundle.options import GAP
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import items
+from murmurlog.bundle.schema import keys_of
+from murmurlog.counting.bound import Bound
+from murmurlog.counting.items import ItemFinder
 from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.ground_truth import KINDS, Truth, count_exactly, searches_of
 from murmurlog.evaluation.label_files import read_planted
+from murmurlog.evaluation.parts import key_entropy, split
 from murmurlog.evaluation.request import make_tables
-from murmurlog.evaluation.runner import split
 from murmurlog.evaluation.scores import Result, results
 from murmurlog.evaluation.tasks import TASKS, Settings, Tables, Unfit
 from murmurlog.logs.engines.duckdb import connect
@@ -122,7 +123,9 @@ class PreparedLog:
     def log(self) -> Log:
         """The rows, read and cleaned."""
         engine = self._stack.enter_context(connect())
-        return self.reading.read(find(str(self.write())), engine=engine, urls=True, say=self.say)
+        return self.reading.read(
+            find(str(self.write())), engine=engine, urls=True, entropy=key_entropy(), say=self.say
+        )
 
     @cached_property
     def reading(self) -> Reading:
@@ -172,10 +175,12 @@ class PreparedLog:
             while len(self._tallies) >= KEPT_TALLIES:
                 del self._tallies[next(iter(self._tallies))]
             self.say(f"counting the first {per_user} {kind} items of each user")
-            found = items(self.training if training else self.log, kind=kind)
+            log = self.training if training else self.log
             # The first items are no draw, so a tally that is kept changes no later one.
-            bounded = bound(found, per_user=per_user, way="first", entropy=SeededEntropy(0))
-            self._tallies[key] = tally(bounded)
+            bound = Bound.of(per_user, "first", timed=log.has_times, entropy=SeededEntropy(0))
+            self._tallies[key] = tally(
+                log, ItemFinder(kind=kind), bound, kind=kind, keys=keys_of(kind), per_user=per_user
+            )
         return self._tallies[key]
 
     def release(self, request: str, *, training: bool = False) -> Tables:

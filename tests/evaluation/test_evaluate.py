@@ -20,7 +20,7 @@ from murmurlog.evaluation import tasks
 from murmurlog.evaluation.bundles import Bundle, load_bundle, reading_of
 from murmurlog.evaluation.evaluate import evaluate, sweep
 from murmurlog.evaluation.ground_truth import count_exactly, searches_of
-from murmurlog.evaluation.parts import key_entropy, split, with_unit
+from murmurlog.evaluation.parts import key_entropy
 from murmurlog.evaluation.request import Place
 from murmurlog.evaluation.runner import Collector, average
 from murmurlog.evaluation.scores import Figure, Result, Scores, compare, mean, merge, results
@@ -31,7 +31,7 @@ from murmurlog.logs.log import read
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.rows import RowReader
 from murmurlog.logs.source import find
-from murmurlog.mechanisms import View, parse
+from murmurlog.mechanisms import parse
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.release import release
 
@@ -343,58 +343,6 @@ def test_a_recipe_makes_the_same_kind_of_release(place):
     for name, table in given.tables.items():
         assert set(made[name]["query"].to_pylist()) == set(table["query"].to_pylist())
         assert made[name].column_names == table.column_names
-
-
-def users_of(log):
-    """The keys of the users who have a row."""
-    return {
-        tuple(key)
-        for keys in log.partitions.results(lambda rows: rows.unit_keys[np.unique(rows.unit)])
-        for key in keys.tolist()
-    }
-
-
-def rows_of(log):
-    return sum(log.partitions.results(lambda rows: rows.count))
-
-
-def test_a_user_is_in_one_fold_whatever_else_is_in_the_log(place):
-    with connect() as engine:
-        source = find(str(place / "log.parquet"))
-        log = read(source, engine=engine, entropy=key_entropy())
-        later = read(source, engine=engine, entropy=key_entropy(), since="2026-05-01")
-        folds = []
-        for fold in range(5):
-            kept, held = split(log, fold=fold, folds=5)
-            assert users_of(held).isdisjoint(users_of(kept))
-            assert rows_of(held) + rows_of(kept) == log.rows
-            folds.append(users_of(held))
-            assert users_of(split(later, fold=fold, folds=5)[1]) <= folds[-1]
-        assert later.rows < log.rows
-        assert sum(map(len, folds)) == len(set.union(*folds)) == 500
-        assert min(map(len, folds)) > 60
-        # One fold of five where one is asked for.
-        assert users_of(split(log, fold=0, folds=1)[1]) == folds[0]
-
-
-@pytest.mark.parametrize("unit", ["user-day", "user-week", "user-month"])
-def test_the_units_of_a_log_of_users_are_those_of_a_log_that_is_read_so(place, unit):
-    counts = []
-    with connect() as engine:
-        for read_as in (unit, "user"):
-            log = read(
-                find(str(place / "log.parquet")), engine=engine, unit=read_as,
-                entropy=key_entropy(),
-            )  # fmt: skip
-            log = with_unit(log, unit)
-            mechanism = parse("threshold(d=2, scale=0.01, T=2)")
-            tally = mechanism.gather(
-                log, View(kind="query", unit=unit, way="first"), entropy=key_entropy()
-            )
-            counts.append([(s.keys.tolist(), s.sums.tolist()) for s in tally])
-            assert log.unit == tally.unit == unit
-    assert counts[0] == counts[1]
-    assert sum(sum(sums) for _, sums in counts[0]) > 500
 
 
 def test_exact_tables_and_searches_by_hand(tmp_path):

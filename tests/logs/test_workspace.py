@@ -53,13 +53,25 @@ def test_what_is_closed_leaves_room_for_others(tmp_path):
         assert len(files_of(workspace)) == 1
 
 
+@pytest.mark.parametrize("memory", [0, 36_000])
+def test_what_nobody_refers_to_any_more_is_gone(tmp_path, memory):
+    with open_workspace(memory=memory, folder=tmp_path) as workspace:
+        kept = workspace.keep(np.zeros(1000, np.int64))
+        assert len(files_of(workspace)) == (memory == 0)
+        assert (workspace._used > 0) == (memory > 0)
+        del kept
+        assert not files_of(workspace)
+        assert workspace._used == 0
+
+
 def test_files_are_private_and_gone_at_the_end(tmp_path):
     with open_workspace(memory=0, folder=tmp_path) as workspace:
-        workspace.keep(np.arange(10))
+        kept = workspace.keep(np.arange(10))
         (path,) = workspace.folder.glob("*.values")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(workspace.folder.stat().st_mode) == 0o700
     assert not list(tmp_path.iterdir())
+    del kept  # its file is gone already
 
 
 def test_no_folder_is_made_while_everything_fits(tmp_path):

@@ -68,6 +68,10 @@ class Kept(Generic[T]):
             self.workspace.free(self.size)
         self.value, self.file, self.size = None, None, 0
 
+    def __del__(self) -> None:
+        # What nobody refers to any more takes no room: a log is counted many times in one evaluation.
+        self.close()
+
 
 class Resident:
     """An object that values refer to and that stays in this process, also where they go to a file."""
@@ -78,7 +82,7 @@ class Workspace:
 
     def __init__(self, folder: Callable[[], Path], *, memory: int, threads: int) -> None:
         self._folder, self._names = folder, count()
-        self.lock, self._used = threading.Lock(), 0
+        self.lock, self._used = threading.RLock(), 0
         self.memory, self.threads = memory, threads
         self._residents = dict[int, Resident]()  # held here: values in files only name them
 
