@@ -30,6 +30,7 @@ Integers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 IN_SEQUENCE = ("pair", "session")
+MOST_GAP = 10**15  # microseconds
 QUERIES_NAMED = {"click": 1, "pair": 2}  # how many of an item's first columns are queries
 
 
@@ -170,12 +171,16 @@ class ItemFinder:
     excluded: Callable[[], Keys] | None = None  # items that are left out
     only: Callable[[Items], Mask] | None = None  # which distinct items count; a rule about their keys
 
+    def __post_init__(self) -> None:
+        if not 0 < self.gap < MOST_GAP:
+            raise UsageError(f"--gap must be longer than 0 seconds, not {self.gap / 1e6:g}")
+
     def __call__(self, rows: Rows) -> Items:
-        if self.since is not None:
-            rows = rows.since(self.since)
-        if self.kind in IN_SEQUENCE:
-            rows = rows.at(rows.time != NEVER)
         some = np.ones(rows.count, bool)
+        if self.since is not None:
+            some &= rows.since(self.since)
+        if self.kind in IN_SEQUENCE:
+            some &= rows.time != NEVER
         if self.kind == "click" and rows.url:
             some &= rows.url.codes >= 0
         if self.by is not None:
@@ -183,6 +188,8 @@ class ItemFinder:
             listed = np.append(_among(column, self.by.values, rows.text_keys), False)
             some &= listed[column.codes]
         found = _MAKERS[self.kind](self, rows.at(some))
+        if found.row is not None:  # among all rows
+            found = replace(found, row=np.flatnonzero(some)[found.row])
         if self.excluded is not None:
             found = found.with_items(places_of(found.keys, self.excluded()) < 0)
         if self.only is not None:

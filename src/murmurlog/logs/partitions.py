@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,11 +72,12 @@ class SummedShards(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class LocalPartitions(Generic[T]):
+class LocalPartitions(Partitions[T]):
     """Partitions in the memory and the files of a workspace of this process."""
 
     parts: Sequence[Kept[T]]
     workspace: Workspace
+    shards: int = SHARDS  # of sums
 
     @property
     def count(self) -> int:
@@ -84,15 +85,16 @@ class LocalPartitions(Generic[T]):
 
     def derive(self, work: Callable[[T], U]) -> "LocalPartitions[U]":
         kept = self.workspace.map(lambda part: self.workspace.keep(work(part.load())), self.parts)
-        return LocalPartitions(_all_or_none(kept), self.workspace)
+        return LocalPartitions(_all_or_none(kept), self.workspace, self.shards)
 
     def add_up(self, work: Callable[[T], Sums]) -> "LocalShards":
         def shards_of(part: Kept[T]) -> "_Pieces":
             sums = work(part.load())
             rows = np.column_stack([sums.keys, sums.sums.view(np.uint64)])
-            return _Pieces(self.workspace.keep_slices(rows, shard_ends(sums.keys)))
+            return _Pieces(self.workspace.keep_slices(rows, shard_ends(sums.keys, self.shards)))
 
-        return LocalShards(_all_or_none(self.workspace.map(shards_of, self.parts)), self.workspace)
+        pieces = _all_or_none(self.workspace.map(shards_of, self.parts))
+        return LocalShards(pieces, self.workspace, self.shards)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
         return self.workspace.map(lambda part: work(part.load()), self.parts)
@@ -122,6 +124,7 @@ class LocalShards:
 
     partitions: Sequence[_Pieces]
     workspace: Workspace
+    shards: int
 
     def __iter__(self) -> Iterator[Sums]:
         def merge(shard: int) -> Sums:
@@ -129,7 +132,7 @@ class LocalShards:
             sums = rows[:, 2:].view(np.int64)
             return sum_by_key(rows[:, :2], sums[:, 0] if sums.shape[1] == 1 else sums)
 
-        return self.workspace.map(merge, range(SHARDS))
+        return self.workspace.map(merge, range(self.shards))
 
     def close(self) -> None:
         for pieces in self.partitions:
@@ -147,9 +150,9 @@ def sum_by_key(keys: Keys, values: Integers) -> Sums:
     return Sums(keys[starts], np.add.reduceat(values, starts, axis=0))
 
 
-def shard_ends(keys: Keys) -> list[int]:
+def shard_ends(keys: Keys, shards: int = SHARDS) -> list[int]:
     """Where the keys of each shard end, a range of first words; keys are in order. 0 comes first."""
-    bounds = np.arange(1, SHARDS, dtype=np.uint64) * np.uint64((1 << 64) // SHARDS)
+    bounds = np.array([(n << 64) // shards for n in range(1, shards)], np.uint64)
     return [0, *np.searchsorted(np.ascontiguousarray(keys[:, 0]), bounds).tolist(), len(keys)]
 
 

@@ -121,10 +121,10 @@ class Rows:
             kept={name: column.at(rows) for name, column in self.kept.items()},
         )
 
-    def since(self, moment: datetime) -> "Rows":
-        """The rows from a moment on; rows without a time are not among them."""
+    def since(self, moment: datetime) -> Mask:
+        """Which rows are from a moment on; rows without a time are not."""
         start = np.datetime64(moment, "us").astype(np.int64)
-        return self.at((self.time >= start) & (self.time != NEVER))
+        return np.asarray((self.time >= start) & (self.time != NEVER))
 
 
 NO_RANK = np.iinfo(np.int32).min
@@ -256,6 +256,7 @@ class RowReader:
         self, batch: pa.RecordBatch
     ) -> tuple[CleanBatch, Mapping[str, int], Mapping[str, int]]:
         """A batch with clean text, and how many of its rows were dropped, by reason."""
+        batch, size, too_long = self._short(batch)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         cleaning, count = self.cleaning, batch.num_rows
         query, reasons = self._queries(columns["query"])
@@ -284,20 +285,13 @@ class RowReader:
             time=time,
         )
         stays, broken = judge(facts, cleaning)
+        if too_long:
+            broken[TOO_LONG] = too_long
         screened = {}
         for reason, rows in reasons.items():
             hit = stays & rows
             screened[reason] = int(hit.sum())
             stays &= ~hit
-        size = np.zeros(count, np.int64)
-        for name in ("user", "query", "url", *(f"k{i}" for i in range(len(cleaning.keep)))):
-            if name in columns and not pa.types.is_integer(columns[name].type):
-                length = pc.fill_null(pc.binary_length(columns[name]), 0)
-                size += length.to_numpy(zero_copy_only=False)
-                long = stays & (length.to_numpy(zero_copy_only=False) > MOST_BYTES_A_VALUE)
-                if number := int(long.sum()):
-                    broken[TOO_LONG] = broken.get(TOO_LONG, 0) + number
-                    stays &= ~long
         clean = CleanBatch(
             user=user,
             time=time,
@@ -309,6 +303,18 @@ class RowReader:
             usable=stays,
         )
         return clean, broken, screened
+
+    def _short(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Integers, int]:
+        """The rows without a value that is too long, the bytes of their texts, and how many others there are."""
+        size, short = np.zeros(batch.num_rows, np.int64), np.ones(batch.num_rows, bool)
+        for column in batch.columns:
+            if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+                length = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+                size += length
+                short &= length <= MOST_BYTES_A_VALUE
+        if short.all():
+            return batch, size, 0
+        return batch.filter(pa.array(short)), size[short], int((~short).sum())
 
     def lines(self, batch: CleanBatch) -> Words:
         """The usable rows of a batch; of units of time only those that have one."""
@@ -473,6 +479,9 @@ class RowReader:
         if len(places):
             changed = np.zeros(len(texts), bool)
             changed[places] = True
+            # Cleaning can make a text longer; the bound is on what is keyed.
+            fits = pc.less_equal(pc.binary_length(clean), MOST_BYTES_A_VALUE)
+            clean = pc.if_else(fits, clean, pa.scalar(None, clean.type))
             texts = pc.replace_with_mask(texts, pa.array(changed), clean.cast(texts.type))
             keys = keys.copy()
             keys[places] = self.text_keys.texts(clean)

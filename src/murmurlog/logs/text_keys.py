@@ -22,7 +22,6 @@ from murmurlog.privacy.sampler import Entropy, Keys, SystemEntropy, mix
 
 LANES = 4
 TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
-MOST_VALUES = 1 << 40  # a public bound on the distinct values that a release hashes
 NO_KEYS: Keys = np.zeros((0, 2), np.uint64)
 
 _HALF = np.uint64(32)

@@ -20,7 +20,6 @@ from io import BytesIO
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
-from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +80,7 @@ class Workspace:
         self._folder, self._names = folder, count()
         self.lock, self._used = threading.Lock(), 0
         self.memory, self.threads = memory, threads
-        self._residents = WeakValueDictionary[int, Resident]()
+        self._residents = dict[int, Resident]()  # held here: values in files only name them
 
     @property
     def room(self) -> int:
