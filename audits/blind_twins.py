@@ -10,7 +10,6 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-import ibis
 import numpy as np
 import pyarrow as pa
 from twins import Twin
@@ -24,7 +23,7 @@ from murmurlog.publishing.ledger_records import Account, read_entries
 items: Any = import_module("murmurlog.counting.items")
 korolova: Any = import_module("murmurlog.mechanisms.korolova")
 pool: Any = import_module("murmurlog.mechanisms.pool")
-holders: Any = import_module("murmurlog.mechanisms.rounds.holders")
+counting: Any = import_module("murmurlog.mechanisms.rounds.count")
 synthetic: Any = import_module("murmurlog.mechanisms.synthetic.mechanism")
 threshold: Any = import_module("murmurlog.mechanisms.threshold")
 zealous: Any = import_module("murmurlog.mechanisms.zealous")
@@ -53,24 +52,21 @@ def loss_of_counts_alone(self: WeightedCounts) -> float:
 def release_with_exact_reliability(self: Any, tally: Any, *, entropy: Entropy) -> pa.Table:
     threshold.check_bound(tally, self.d)
     kept, noisy, exact = [], [], []
-    for batch in tally.batches():
-        users = batch.column("users").to_numpy(zero_copy_only=False)
+    for shard in tally:
         noise = threshold.draw(
-            noise=self.noise, scale=self.scale, count=len(users), entropy=entropy
+            noise=self.noise, scale=self.scale, count=len(shard.sums), entropy=entropy
         )
-        shown = users + noise
+        shown = shard.sums + noise
         passed = shown >= self.T
-        kept.append(batch.select(list(tally.keys)).filter(pa.array(passed)))
+        kept.append(shard.keys[passed])
         noisy.append(shown[passed])
-        exact.append(users[passed])
-    none = np.zeros(0, np.int64)
-    estimates = self.selection().estimates(np.concatenate([none, *noisy]))
-    table = pa.Table.from_batches(kept, threshold.keys_schema(tally.keys))
+        exact.append(shard.sums[passed])
+    estimates = self.selection().estimates(np.concatenate(noisy))
     made: pa.Table = threshold.with_counts(
-        table,
+        tally.table(np.concatenate(kept)),
         estimates.users,
         stderr=estimates.stderr,
-        reliable=4 * estimates.stderr <= np.concatenate([none, *exact]),
+        reliable=4 * estimates.stderr <= np.concatenate(exact),
     )
     return made
 
@@ -78,22 +74,24 @@ def release_with_exact_reliability(self: Any, tally: Any, *, entropy: Entropy) -
 # "A published count below the threshold confuses readers: draw it again."
 def release_counts_above_T(self: Any, tally: Any, *, entropy: Entropy) -> pa.Table:
     korolova.check_bound(tally, self.d)
-    kept = []
-    for batch in tally.batches():
-        true = batch.column(tally.count).to_numpy(zero_copy_only=False)
-        first = korolova.draw(noise="geometric", scale=self.b, count=len(true), entropy=entropy)
-        selected = true + first >= self.T
-        keys, true = batch.select(list(tally.keys)).filter(pa.array(selected)), true[selected]
-        if self.b_q is None:
-            kept.append(keys)
-            continue
-        noisy = np.full(len(true), self.T - 1)
-        while len(low := np.flatnonzero(noisy < self.T)):
-            noisy[low] = true[low] + korolova.draw(
-                noise="geometric", scale=self.b_q, count=len(low), entropy=entropy
-            )
-        kept.append(korolova.with_noise_error(keys, noisy, scale=self.b_q, count=tally.count))
-    return korolova._table(kept, tally.keys, self.count if self.b_q else None)
+    kept, counts = [], []
+    for shard in tally:
+        first = korolova.draw(
+            noise="geometric", scale=self.b, count=len(shard.sums), entropy=entropy
+        )
+        selected = shard.sums + first >= self.T
+        kept.append(shard.keys[selected])
+        counts.append(shard.sums[selected])
+    table, true = tally.table(np.concatenate(kept)), np.concatenate(counts)
+    if self.b_q is None:
+        return table
+    noisy = np.full(len(true), self.T - 1)
+    while len(low := np.flatnonzero(noisy < self.T)):
+        noisy[low] = true[low] + korolova.draw(
+            noise="geometric", scale=self.b_q, count=len(low), entropy=entropy
+        )
+    made: pa.Table = korolova.with_noise_error(table, noisy, scale=self.b_q, count=tally.count)
+    return made
 
 
 # "The paper's tau' is one below T."
@@ -105,35 +103,33 @@ _real_zealous = zealous.Zealous.release
 
 
 # "A session ends when nothing happened for half an hour": `group_by` is missing.
-def sessions_by_a_common_clock(
-    rows: Any, session_gap: float, longest: int | None, labels: Any, engine: Any, listed: Any
-) -> Any:
-    rows = rows.filter(rows.time.notnull())
-    in_order = ibis.window(group_by="unit", order_by=["time", "query"])
-    of_all = ibis.window(order_by=["time", "query"])
-    before = rows.select(
-        "unit",
-        "time",
-        "query",
-        previous=rows.query.lag().over(in_order),
-        gap=engine.microseconds(rows.time) - engine.microseconds(rows.time.lag().over(of_all)),
-    )
-    starts = before.gap.isnull() | (before.gap > items._longest(session_gap))
-    begun = before.mutate(starts=starts.cast("int64"))
-    so_far = ibis.window(order_by="time", range=(None, 0))
-    numbered = begun.mutate(session=begun.starts.sum().over(so_far))
-    changed = numbered.previous.isnull() | (numbered.query != numbered.previous)
-    asked = numbered.filter((numbered.starts == 1) | changed)
-    if listed is not None:
-        asked = asked.semi_join(listed, "query")
-    if longest is not None:
-        within = ibis.window(group_by=["unit", "session"], order_by=["time", "query"])
-        asked = asked.mutate(place=ibis.row_number().over(within)).filter(ibis._.place < longest)
-    shown = asked.mutate(label=asked.query) if labels is None else labels.label(asked, engine)
-    whole = shown.group_by(["unit", "session"]).aggregate(
-        time=shown.time.min(), queries=shown.label.collect(order_by=[shown.time, shown.query])
-    )
-    return whole.filter(whole.queries.length() >= 2)
+def sessions_by_a_common_clock(finder: Any, rows: Any) -> Any:
+    order = items._in_sequence(finder, rows)
+    unit, time, query = rows.unit[order], rows.time[order], rows.query.codes[order]
+    starts = np.ones(len(query), bool)
+    starts[1:] = unit[1:] != unit[:-1]
+    if len(time):
+        every = np.sort(time)
+        before = every[np.maximum(np.searchsorted(every, time) - 1, 0)]  # whoever searched
+        starts |= time - before > finder.gap
+    session = np.cumsum(starts)
+    if finder.known is not None:
+        known = finder.knows(rows.query.keys, None, rows.text_keys)[query]
+        session, unit, time, query = session[known], unit[known], time[known], query[known]
+    asked = np.ones(len(query), bool)
+    asked[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])
+    session, unit, time, query = session[asked], unit[asked], time[asked], query[asked]
+    first = np.flatnonzero(np.diff(session, prepend=0))
+    length = np.diff(first, append=len(session))
+    if finder.longest is not None:
+        length = np.minimum(length, finder.longest)
+    first, length = first[length >= 2], length[length >= 2]
+    part = items._Part.of(rows.query)
+    item, keys, names = items.number_lists(part, query, first, length, rows.text_keys)
+    return items.Items(
+        unit=unit[first], time=time[first], item=item, keys=keys, names=(names,),
+        unit_keys=rows.unit_keys, texts=rows.texts, text_keys=rows.text_keys,
+    )  # fmt: skip
 
 
 # "Noise in empty bins only invents users that nobody is like."
@@ -171,7 +167,7 @@ BLIND = (
     Twin(
         name="rounds: counts weighted by the bin of m",
         mechanism="rounds",
-        patches=lambda: [(holders.Holders, "weighted", weigh_by_bin)],
+        patches=lambda: [(counting.Holders, "weighted", weigh_by_bin)],
     ),
     Twin(
         name="rounds: the histogram is not in the total",
@@ -196,7 +192,9 @@ BLIND = (
     Twin(
         name="sessions: the gap is measured over all users",
         mechanism="sessions",
-        patches=lambda: [(items, "_sessions", sessions_by_a_common_clock)],
+        patches=lambda: [
+            (items, "_MAKERS", {**items._MAKERS, "session": sessions_by_a_common_clock})
+        ],
     ),
     Twin(
         name="synthetic: empty bins get no noise",

@@ -10,17 +10,21 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+from log_rows import queries_of, rows_of
 
 import murmurlog.counting.public_sets.sets as sets
 import murmurlog.mechanisms.rounds.mechanism as rounds
-import murmurlog.mechanisms.rounds.weights as spread
+import murmurlog.mechanisms.rounds.select as selecting
 import murmurlog.privacy.budget_filter as budget_filter
 import murmurlog.publishing.ledger_records as ledger_records
+from murmurlog.counting.unit_weights import give_weights
+from murmurlog.logs.text_keys import NO_KEYS, distinct_keys, places_of
 from murmurlog.mechanisms import Rounds, SessionTree
-from murmurlog.mechanisms.rounds.holders import Holders
+from murmurlog.mechanisms.rounds.count import Holders
 from murmurlog.mechanisms.rounds.pools import pool_keys
 from murmurlog.privacy import Amounts, Loss, loss_of_rounds
 from murmurlog.privacy.counts import GRID, WeightedCounts
+from murmurlog.privacy.rounds import FULL
 from murmurlog.privacy.sampler import draw
 from murmurlog.publishing.tables import make
 
@@ -79,14 +83,20 @@ def select_all_extensions(self: Rounds, held: Any, *, entropy: Any) -> Any:
 
 # --- public pools ---------------------------------------------------------------------------------
 
-_rounds_release, _real_weights, _real_unheld = Rounds.release, spread.weights, sets.unheld
+_rounds_release, _real_unheld = Rounds.release, sets.unheld
 
 
 def release_by_what_is_held(self: Rounds, held: Any, *, entropy: Any) -> Any:
     """Thresholds for as many pool keys as the log has."""
     if not self.pools:
         return _rounds_release(self, held, entropy=entropy)
-    size = max(1, int(held.in_pools.count().to_pyarrow().as_py()))
+    size = max(
+        1,
+        sum(
+            int((places_of(s.keys, keys_of_pools(held.pools, held.text_keys)) >= 0).sum())
+            for s in held.first
+        ),
+    )
     fakes = min(self.fakes(), 0.4 * size)
     T = pool_keys(self.schedule, size=size, fakes=fakes, late=rounds.LATE).thresholds
     fewer = replace(self, pools=tuple(replace(pool, thresholds=T) for pool in self.pools))
@@ -110,45 +120,69 @@ def judged_at_the_end(schedule: Any, keys: Any, judge: Any, *, count: int, entro
     return int(judge(last, z, remembered).passed.sum())
 
 
-def chosen_among_all(domain: Any, *, count: int, held: Any, engine: Any, entropy: Any) -> Any:
+def chosen_among_all(domain: Any, *, count: int, held: Any, text_keys: Any, entropy: Any) -> Any:
     """Fakes are chosen among all pool keys, also such as somebody holds."""
-    return _real_unheld(domain, count=count, held=held.limit(0), engine=engine, entropy=entropy)
+    return _real_unheld(domain, count=count, held=NO_KEYS, text_keys=text_keys, entropy=entropy)
 
 
-def weights_apart(held: Any, rows: Any) -> Any:
+def keys_of_pools(pools: Any, text_keys: Any) -> Any:
+    """The keys of all pools, in order."""
+    listed = [text_keys.columns(pool.keys(np.arange(pool.size)).columns) for pool in pools]
+    return distinct_keys(np.concatenate([NO_KEYS, *listed]))
+
+
+_pool_keys = [NO_KEYS]
+
+
+def candidates_and_pool_keys(log: Any, view: Any, *, pools: Any = (), **more: Any) -> Any:
+    """The candidates; notes the pools' keys before any weights are summed."""
+    _pool_keys[:] = [keys_of_pools(pools, log.text_keys)]
+    return _real_candidates(log, view, pools=pools, **more)
+
+
+def weigh_first_apart(items: Any) -> Any:
+    return _weigh_apart(items, np.full(len(items.keys), FULL))
+
+
+def weigh_apart(items: Any) -> Any:
     """A unit gives pool keys a weight of norm 1, and other keys another one."""
-    if held.in_pools is None:
-        return _real_weights(held, rows)
-    rows = spread.as_table(held, rows)
-    inside, outside = (
-        getattr(rows, join)(held.in_pools, "item") for join in ("semi_join", "anti_join")
-    )
-    return _real_weights(held, inside) + _real_weights(held, outside)
+    return _weigh_apart(items, items.attention)
+
+
+def _weigh_apart(items: Any, attention: Any) -> Any:
+    inside = (places_of(items.keys, _pool_keys[0]) >= 0)[items.item]
+    weights = np.zeros(len(items.item), np.int64)
+    for some in (inside, ~inside):
+        if some.any():
+            weights[some] = give_weights(items.unit[some], attention[items.item[some]], grid=GRID)
+    return selecting._summed(items.item, items.keys, weights)
 
 
 # --- earlier keys ---------------------------------------------------------------------------------
 
-_real_hold, _real_in_order = spread.hold, vars(rounds)["in_order"]
+_real_candidates, _real_in_order = selecting.candidates_of, vars(rounds)["in_order"]
 
 
-def hold_what_is_asked(log: Any, view: Any, **more: Any) -> Any:
+def candidates_with_what_is_asked(log: Any, view: Any, **more: Any) -> Any:
     """Earlier keys that nobody asks any more are left out."""
-    held = _real_hold(log, view, **more)
-    if held.earlier is None:
-        return held
-    asked = log.table.select("query").distinct().to_pyarrow()
-    return replace(held, earlier=held.earlier.join(asked, "query", join_type="left semi"))
+    made = _real_candidates(log, view, **more)
+    if made.earlier is None:
+        return made
+    asked = pa.table({"query": pa.array(sorted(queries_of(log)), pa.string())})
+    return replace(made, earlier=made.earlier.join(asked, "query", join_type="left semi"))
 
 
-def hold_what_is_common(log: Any, view: Any, **more: Any) -> Any:
+def candidates_without_what_is_common(log: Any, view: Any, **more: Any) -> Any:
     """Queries of this log that five users ask are known already, as everybody says."""
     if not view.earlier:
-        return _real_hold(log, view, **more)
-    users = log.table.group_by("query").aggregate(n=log.table.user.nunique())
-    common = users.filter(users.n >= COMMON).select("query").to_pyarrow()
+        return _real_candidates(log, view, **more)
+    users: dict[str, set[Any]] = {}
+    for _, user, _, query, *_ in rows_of(log):
+        users.setdefault(query, set()).add(user)
+    common = [query for query, some in users.items() if len(some) >= COMMON]
     given = view.earlier["query"]
-    known = pa.concat_tables([given, common.cast(given.schema)])
-    return _real_hold(log, replace(view, earlier={"query": known}), **more)
+    known = pa.concat_tables([given, pa.table({"query": common}, given.schema)])
+    return _real_candidates(log, replace(view, earlier={"query": known}), **more)
 
 
 def release_with_exact_earlier(self: Rounds, held: Any, *, entropy: Any) -> Any:

@@ -87,6 +87,7 @@ def replay(
                     find(str(path)),
                     engine=engine,
                     url="path" if view.kind in ("click", "log") else None,
+                    entropy=SeededEntropy(seed),
                 )
                 gathered = mechanism.gather(log, view, entropy=SeededEntropy(seed))
                 logs.append(exact_counts(gathered))

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -31,7 +30,6 @@ from log_rows import pairs, rows_of
 from plain_keys import NARROW, WHOLE, PlainKeys
 from random_logs import Case, Table, arrow, batches, case, write
 from reference_model import (
-    EPOCH,
     ROUNDS,
     SCREEN,
     Facts,
@@ -55,7 +53,7 @@ from murmurlog.logs import text_keys
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import Log, moment_of, read
-from murmurlog.logs.rows import NEVER, NO_RANK, RowReader, Rows, Texts
+from murmurlog.logs.rows import RowReader, Rows, Texts
 from murmurlog.logs.source import Source, find
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.logs.workspace import open_workspace

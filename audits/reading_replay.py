@@ -27,8 +27,8 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import Log, read
 from murmurlog.logs.screen import load as load_screen
 from murmurlog.logs.source import find
-from murmurlog.mechanisms import Mechanism, View
 from murmurlog.logs.text_keys import TextKeys
+from murmurlog.mechanisms import Mechanism, View
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.release import release
 

@@ -14,28 +14,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
-import ibis
 import later_twins as later
 import numpy as np
 import pyarrow as pa
+from log_rows import count_users, rows_of
 from scipy.special import log_ndtr, ndtri
 from white_box import audit
 from white_box_result import WhiteBoxAudit
 
-import murmurlog.counting.bound as bounding
 import murmurlog.counting.public_sets.sets as public_sets
 import murmurlog.counting.tally as tallies
-import murmurlog.logs.encoded as encoded
-import murmurlog.logs.reading as reading
 import murmurlog.logs.records as records
-import murmurlog.logs.table_cleaning as cleaning
-import murmurlog.mechanisms.baselines.safelog_literal as safelog
 import murmurlog.mechanisms.korolova as korolova
 import murmurlog.mechanisms.left_out as left_out
 import murmurlog.mechanisms.pool as pools
-import murmurlog.mechanisms.rounds.holders as holders
+import murmurlog.mechanisms.rounds.count as counting
 import murmurlog.mechanisms.rounds.mechanism as rounds
-import murmurlog.mechanisms.rounds.weights as spread
+import murmurlog.mechanisms.rounds.select as selecting
 import murmurlog.mechanisms.synthetic.mechanism as synthetic
 import murmurlog.mechanisms.threshold as threshold
 import murmurlog.privacy.budget_filter as budget_filter
@@ -46,13 +41,14 @@ import murmurlog.publishing.ledger_filter as ledger_filter
 import murmurlog.publishing.ledger_records as ledger_records
 import murmurlog.publishing.plan as plans
 from murmurlog.bundle import write
-from murmurlog.bundle.schema import BY_VALUE, By, count_columns
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import EncodedItems
+from murmurlog.bundle.schema import count_columns
+from murmurlog.counting.bound import Bound
+from murmurlog.logs.partitions import Sums
+from murmurlog.logs.rows import RowReader
+from murmurlog.logs.text_keys import places_of
 from murmurlog.mechanisms import Korolova, Rounds, SessionTree, Threshold, Zealous
 from murmurlog.mechanisms.baselines.k_anonymity import KQuery
 from murmurlog.mechanisms.hong.mechanism import Hong
-from murmurlog.mechanisms.rounds.holders import Holders
 from murmurlog.privacy import Guarantee, count_weight
 from murmurlog.privacy import sampler as noise
 from murmurlog.privacy.counts import GRID, WeightedCounts
@@ -143,18 +139,15 @@ def discrete_gaussian(*, noise: str, scale: float, count: int, entropy: Any, **_
 
 def floating_counts(tally: Any, keys: Any, true: Any, scale: Any, entropy: Any) -> Any:
     """Laplace noise as textbooks have it, in floating point, published as it comes."""
+    table = tally.table(keys)
     if scale is None:
-        return keys
+        return table
     u = np.frombuffer(entropy.bytes(8 * len(true)), np.uint64) / 2.0**64 - 0.5
     noisy = true - scale * np.sign(u) * np.log1p(-2 * np.abs(u))
     stderr = np.full(len(noisy), math.sqrt(2) * scale)
     columns = [pa.array(noisy), pa.array(stderr), pa.array(4 * stderr <= noisy)]
-    names = [*keys.schema.names, *count_columns(tally.count)]
-    return pa.RecordBatch.from_arrays([*keys.columns, *columns], names)
-
-
-def floating_table(kept: Any, keys: Any, count: Any) -> Any:
-    return pa.Table.from_batches(kept)
+    names = [*table.column_names, *count_columns(tally.count)]
+    return pa.table([*table.columns, *columns], names)
 
 
 _generator = random.Random(time.time())
@@ -226,67 +219,79 @@ def guaranteed_by_equation_3(self: Zealous, **asked: Any) -> Guarantee:
 
 # --- bounds ----------------------------------------------------------------------------------------
 
-_real_bound = bound
+_real_bound = Bound.__call__
 
 
-def unbounded(items: Any, *, per_user: int, **more: Any) -> Any:
+def unbounded(self: Bound, items: Any) -> Any:
     """Everything a unit holds, said to be bounded."""
-    return replace(_real_bound(items, per_user=100_000, **more), per_user=per_user)
+    return _real_bound(replace(self, per_unit=100_000), items)
 
 
-def rows_for_users(items: Any, *, per_user: int, **more: Any) -> Any:
+def rows_for_users(self: Bound, items: Any) -> Any:
     """A unit's first rows instead of its first distinct items, counted as users all the same."""
-    rows = _real_bound(items, per_user=per_user, **(more | {"count": "rows"}))
-    return replace(rows, count="users")
+    return _real_bound(replace(self, count="rows", secret=None), items)
 
 
-def bounded_by_the_tally(items: Any, *, per_user: int, **more: Any) -> Any:
+def bounded_by_the_tally(self: Bound, items: Any) -> Any:
     """Counts first: each unit keeps those of its items that most units hold."""
-    every = _real_bound(items, per_user=100_000, **more)
-    keys = list(every.keys)
-    counts = every.table.group_by(keys).aggregate(held=every.table.count())
-    rows = every.table.join(counts, keys)
-    order = ibis.window(group_by="unit", order_by=[ibis.desc("held"), *keys])
-    kept = rows.mutate(nth=ibis.row_number().over(order)).filter(ibis._.nth < per_user)
-    table = every.engine.materialise(kept.select("unit", *keys))
-    return every.with_table(table, per_user=per_user)
+    every = unbounded(self, items)
+    held = np.bincount(every.item, minlength=len(every.keys))
+    order = np.lexsort((every.item, -held[every.item], every.unit))
+    kept = np.sort(order[_places(every.unit) < self.per_unit])
+    return replace(every, unit=every.unit[kept], item=every.item[kept])
 
 
-_threshold_gather, _rounds_gather = Threshold.gather, Rounds.gather
+def _places(unit: Any) -> Any:
+    """The place of each row in its unit; rows are by unit."""
+    return np.arange(len(unit)) - np.searchsorted(unit, unit)
+
+
+_threshold_gather = Threshold.gather
 
 
 def gather_what_is_frequent(self: Threshold, log: Any, view: Any, *, entropy: Any) -> Any:
     """Queries of fewer than 5 rows are removed over all users, before each is limited."""
-    clean = log.only(safelog._frequent(log, view))
-    return _threshold_gather(self, clean, view, entropy=entropy)
+    keys = [
+        shard.keys[shard.sums >= 5]
+        for shard in log.partitions.add_up(
+            lambda rows: Sums(
+                rows.query.keys,
+                np.bincount(rows.query.codes, minlength=len(rows.query.keys)).astype(np.int64),
+            )
+        )
+    ]
+    frequent = np.concatenate(keys)
+    kept = log.partitions.derive(
+        lambda rows: rows.at((places_of(rows.query.keys, frequent) >= 0)[rows.query.codes])
+    )
+    return _threshold_gather(self, replace(log, partitions=kept), view, entropy=entropy)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Whole(spread.Held):
-    """What is held, and what was held before it was bounded."""
-
-    whole: Any
+_real_weigh, _real_keep = selecting.weigh_first, selecting.keep_alive
 
 
-def gather_whole(self: Rounds, log: Any, view: Any, *, entropy: Any) -> Whole:
-    held = _rounds_gather(self, log, view, entropy=entropy)
-    every = spread.hold(log, view, per_user=10_000, entropy=entropy)
-    keys = list(held.keys)
-    # Its own numbers of items; units have the same numbers in both, for both hold all of them.
-    known = held.names.select(*keys, number=held.names.item)
-    names = every.names.join(known, keys)
-    rows = every.table.join(names.select("item", "number"), "item")
-    whole = held.engine.materialise(rows.select(unit=rows.unit, item=rows.number))
-    return Whole(**vars(held), whole=whole)
+_most: list[int] = []  # items of a unit in each round
 
 
-def among_bounded_again(held: Whole, rows: Any, alive: Any, attention: Any) -> Any:
+def bounded_later(self: Bound, items: Any) -> Any:
+    """Everything a unit holds, to be bounded in every round."""
+    _most[:] = [self.per_unit]
+    every = unbounded(self, items)
+    order = np.lexsort((every.item, every.unit))
+    return replace(every, unit=every.unit[order], item=every.item[order])
+
+
+def weigh_first_ones(items: Any) -> Any:
+    """Round 1: each unit's first items by key."""
+    few = _places(items.unit) < _most[0]
+    return _real_weigh(replace(items, unit=items.unit[few], item=items.item[few]))
+
+
+def among_bounded_again(items: Any, *, alive: Any) -> Any:
     """Each unit's first items of those alive, also such as the first bound had taken out."""
-    listed = held.engine.keep(pa.table({"item": alive, "attention": attention}))
-    found = held.whole.join(listed, "item")
-    nth = ibis.row_number().over(ibis.window(group_by="unit", order_by="item"))
-    first = found.mutate(nth=nth).filter(ibis._.nth < held.per_user)
-    return held.engine.materialise(first.drop("nth"))
+    found = _real_keep(items, alive=alive)
+    few = _places(found.unit) < _most[0]
+    return found._replace(unit=found.unit[few], item=found.item[few])
 
 
 def shown_with_credit(self: Schedule, k: int, t: Any, d: Any) -> Any:
@@ -320,17 +325,21 @@ def urls_bare(self: Korolova, tally: Any, *, entropy: Any) -> Any:
     """Every url that somebody clicked for a published query, with a noisy count."""
     if "url" not in tally.keys:
         return _korolova_release(self, tally, entropy=entropy)
-    kept = []
-    for batch in tally.batches():
-        true = batch.column(tally.count).to_numpy(zero_copy_only=False)
-        keys = batch.select(list(tally.keys))
-        kept.append(korolova._counted(tally, keys, true, self.b_q, entropy))
-    return korolova._table(kept, tally.keys, self.count if self.b_q else None)
+    keys, sums = (
+        np.concatenate(parts) for parts in zip(*((s.keys, s.sums) for s in tally), strict=True)
+    )
+    return korolova._counted(tally, keys, sums, self.b_q, entropy)
 
 
-def only_what_was_seen(tally: Any, candidates: Any) -> Any:
+_real_candidates = tallies.with_candidates
+
+
+def only_what_was_seen(tally: Any, candidates: Any, text_keys: Any) -> Any:
     """The candidates of the list that somebody clicked; the others get no noise and no row."""
-    return replace(tally, public=True)
+    made = _real_candidates(tally, candidates, text_keys)
+    ((keys, sums),) = ((shard.keys, shard.sums) for shard in made)
+    shard = Sums(keys[sums > 0], sums[sums > 0])
+    return replace(made, shards=(shard,), public=made.public.filter(pa.array(sums > 0)))
 
 
 def fakes_at_the_threshold(*, scale: float, T: int, count: int, entropy: Any, **_: Any) -> Any:
@@ -346,7 +355,7 @@ _digests: list[str] = []
 
 
 def drawn_and_counted(plans: Any, log: Any, *rest: Any, **more: Any) -> Any:
-    _users[:] = [int(log.table.user.nunique().to_pyarrow().as_py())]
+    _users[:] = [count_users(log)]
     return _real_make(plans, log, *rest, **more)
 
 
@@ -355,7 +364,9 @@ def certificate_with_users(*given: Any, **more: Any) -> Any:
 
 
 def drawn_and_digested(plans: Any, log: Any, *rest: Any, **more: Any) -> Any:
-    rows = sorted(map(str, log.table.to_pyarrow().to_pylist()))
+    rows = sorted(
+        str(row[2:]) for row in rows_of(log).elements()
+    )  # keys are fresh for each release
     _digests[:] = [hashlib.sha256("\n".join(rows).encode()).hexdigest()]
     return _real_make(plans, log, *rest, **more)
 
@@ -381,7 +392,7 @@ def bytes_of_a_fixed_seed(self: Any, count: int) -> bytes:
 # --- single stages ----------------------------------------------------------------------------------
 
 SMALLER = 0.9
-_rounds_select, _rounds_release, _real_judged = Rounds.select, Rounds.release, Rounds.judged
+_rounds_select, _rounds_release, _real_decide = Rounds.select, Rounds.release, Rounds.decide
 
 
 def of_a_smaller_scale(*, noise: str, scale: float, count: int, entropy: Any, **_: Any) -> Any:
@@ -401,14 +412,14 @@ def selected_with_less_at_last(self: Rounds, held: Any, *, entropy: Any) -> Any:
         chosen = smaller if scale == last else draw
         return chosen(noise=noise, scale=scale, count=count, entropy=entropy)
 
-    with mock.patch.object(rounds, "draw", less_at_last):
+    with mock.patch.object(selecting, "draw", less_at_last):
         return _rounds_select(self, held, entropy=entropy)
 
 
 def pairs_with_less_noise(self: Rounds, held: Any, *, entropy: Any) -> Any:
     if held.kind != "pair":
         return _rounds_release(self, held, entropy=entropy)
-    with mock.patch.object(rounds, "draw", smaller):
+    with mock.patch.object(rounds, "draw", smaller), mock.patch.object(selecting, "draw", smaller):
         return _rounds_release(self, held, entropy=entropy)
 
 
@@ -426,11 +437,11 @@ def half_noisy(true: Any, scale: float, entropy: Any) -> Any:
 
 def memory_of_own(self: Rounds, k: int, z: Any, remembered: Any, pool: Any = 0) -> Any:
     """Earlier measurements are remembered with the coefficients of their own round."""
-    found = _real_judged(self, k, z, remembered, pool)
+    found = _real_decide(self, k, z, remembered, pool)
     if k + 1 == self.schedule.rounds:
         return found
     known = remembered + self.schedule.own[k] * z
-    return replace(found, remembered=known[found.on])
+    return found._replace(remembered=known[found.goes_on])
 
 
 def attention_to_the_best(self: Rounds, k: int, y: Any, pool: Any) -> Any:
@@ -464,24 +475,23 @@ def clipped_one_late(m: int, d2: int) -> int:
     return _real_count_weight(m, d2 + 1)
 
 
-# --- bounds on single paths -------------------------------------------------------------------------
+# --- bounds that depend on others --------------------------------------------------------------------
 
 
-def keyed_by_rows(items: Any, *, entropy: Any, **more: Any) -> Any:
+def keyed_by_rows(self: Bound, items: Any) -> Any:
     """The key of the random bound is the number of rows."""
-    rows = int(items.table.count().to_pyarrow().as_py())
-    return _real_bound(items, entropy=noise.SeededEntropy(rows), **more)
+    secret = None if self.secret is None else len(items.unit)
+    return _real_bound(replace(self, secret=secret), items)
 
 
-def one_more_on_the_general_path(items: Any, *, per_user: int, **more: Any) -> Any:
-    if isinstance(items, EncodedItems):
-        return _real_bound(items, per_user=per_user, **more)
-    return replace(_real_bound(items, per_user=per_user + 1, **more), per_user=per_user)
+def one_more_in_some_partitions(self: Bound, items: Any) -> Any:
+    """Where a partition has an even number of rows, d + 1 items a unit."""
+    return _real_bound(replace(self, per_unit=self.per_unit + 1 - len(items.unit) % 2), items)
 
 
 # --- reading ----------------------------------------------------------------------------------------
 
-_real_blocks, _real_hits, _real_clean = records._blocks, cleaning._hits, encoded._clean_queries
+_real_blocks, _real_queries, _real_clean = records._blocks, RowReader._queries, RowReader._clean
 COMMON = 20  # rows from which a query is called common
 
 
@@ -496,36 +506,17 @@ def blocks_without_last(stream: Any, dialect: Any, name: str) -> Any:
         yield before
 
 
-def hits_of_rare(rows: Any, engine: Any, reasons: Any, *, suspect: Any) -> Any:
-    """What many ask cannot be personal: on the general path."""
-    found = _real_hits(rows, engine, reasons, suspect=suspect)
-    counts = rows.group_by("query").aggregate(n=rows.count())
-    rare = counts.filter(counts.n < COMMON)
-    return engine.materialise(found.semi_join(rare, found.hit == rare.query))
+def spare_the_common(self: RowReader, queries: Any) -> Any:
+    """What many ask cannot be personal."""
+    column, reasons = _real_queries(self, queries)
+    many = np.bincount(column.codes[column.codes >= 0], minlength=len(column.keys))
+    rare = np.append(many < COMMON, True)[column.codes]
+    return column, {reason: rows & rare for reason, rows in reasons.items()}
 
 
-def clean_and_spare(query: Any, how: Any) -> Any:
-    """The same for encoded logs."""
-    clean, found = _real_clean(query, how)
-    many = np.bincount(clean.codes[clean.codes >= 0], minlength=len(clean.texts))
-    return clean, {reason: codes[many[codes] < COMMON] for reason, codes in found.items()}
-
-
-def codes_of_their_own(texts: Any, changed: Any, new: Any) -> Any:
-    """Each raw text keeps a code of its own, so that its variants are different items of a user."""
-    becomes = np.arange(len(texts), dtype=np.int32)
-    becomes[changed] = len(texts) + np.arange(len(changed), dtype=np.int32)
-    return becomes, pa.concat_arrays([texts, new])
-
-
-def read_by_its_own_name(self: Any, source: Any, **more: Any) -> Any:
-    """The column of --by keeps the name that the owner's log has for it."""
-    name = self.by.column if self.by else BY_VALUE
-    with mock.patch.object(reading, "BY_VALUE", name):
-        return _real_read(self, source, **more)
-
-
-_real_read = reading.Reading.read
+def keys_of_their_own(self: RowReader, texts: Any, keys: Any, places: Any, clean: Any) -> Any:
+    """Each raw text keeps its own key, so that its variants are different items of a user."""
+    return _real_clean(self, texts, keys, places, clean)[0], keys
 
 
 def spread_over_clicks(held: Any, name: str) -> Any:
@@ -538,9 +529,9 @@ TWINS = (
     Twin(name="noise halved", mechanism="threshold",
          patches=lambda: [(threshold, "draw", halved)]),
     Twin(name="noise of rounds halved", mechanism="rounds",
-         patches=lambda: [(rounds, "draw", halved)]),
+         patches=lambda: [(rounds, "draw", halved), (selecting, "draw", halved)]),
     Twin(name="noise of selecting in rounds halved", mechanism="rounds",
-         patches=lambda: [(rounds, "draw", halved_where_it_selects)]),
+         patches=lambda: [(selecting, "draw", halved_where_it_selects)]),
     Twin(name="noise of fresh counts halved", mechanism="korolova",
          patches=lambda: [(korolova, "draw", halved)]),
     Twin(name="noise of clicks halved", mechanism="threshold",
@@ -557,14 +548,15 @@ TWINS = (
          patches=lambda: [(theorems, "_delta", delta_of_one_item),
                           (threshold, "solve_integer_threshold", solved_by_one_item)]),
     Twin(name="bound skipped", mechanism="threshold",
-         patches=lambda: [(bounding, "bound", unbounded)]),
+         patches=lambda: [(Bound, "__call__", unbounded)]),
     Twin(name="repeats counted as users", mechanism="threshold",
-         patches=lambda: [(bounding, "bound", rows_for_users)]),
+         patches=lambda: [(Bound, "__call__", rows_for_users)]),
     Twin(name="bound after the tally", mechanism="threshold",
-         patches=lambda: [(bounding, "bound", bounded_by_the_tally)]),
+         patches=lambda: [(Bound, "__call__", bounded_by_the_tally)]),
     Twin(name="bound again in a later round", mechanism="rounds",
-         patches=lambda: [(Rounds, "gather", gather_whole),
-                          (spread, "among", among_bounded_again)]),
+         patches=lambda: [(Bound, "__call__", bounded_later),
+                          (selecting, "weigh_first", weigh_first_ones),
+                          (selecting, "keep_alive", among_bounded_again)]),
     Twin(name="memory with weight 1/sqrt(t)", mechanism="rounds",
          patches=lambda: [(Schedule, "shown", shown_with_credit),
                           (schedules, "_with_thresholds", thresholds_with_credit)]),
@@ -585,8 +577,7 @@ TWINS = (
          patches=lambda: [(KQuery, "solve", classmethod(lambda cls, **asked: cls(k=5))),
                           (KQuery, "guarantee", claims(epsilon=1.0, delta=1e-6))]),
     Twin(name="floating-point Laplace", mechanism="korolova",
-         patches=lambda: [(korolova, "_counted", floating_counts),
-                          (korolova, "_table", floating_table)]),
+         patches=lambda: [(korolova, "_counted", floating_counts)]),
     Twin(name="discrete Gaussian sold as T1", mechanism="threshold", more={"noise": "gaussian"},
          patches=lambda: [(threshold, "draw", discrete_gaussian)]),
     Twin(name="noise reused after fork", mechanism="threshold",
@@ -604,7 +595,7 @@ TWINS = (
     Twin(name="rows in the order of the log", mechanism="threshold",
          patches=lambda: [(write, "in_order", rows_as_they_came)]),
     Twin(name="sessions not bounded", mechanism="sessions",
-         patches=lambda: [(bounding, "bound", unbounded)]),
+         patches=lambda: [(Bound, "__call__", unbounded)]),
     Twin(name="last round's noise x 0.9", mechanism="rounds",
          patches=lambda: [(Rounds, "select", selected_with_less_at_last)]),
     Twin(name="pair table's noise x 0.9", mechanism="rounds",
@@ -614,7 +605,7 @@ TWINS = (
     Twin(name="synthetic histograms with half the noise", mechanism="synthetic",
          patches=lambda: [(synthetic, "_noisy", half_noisy)]),
     Twin(name="memory with the wrong coefficients", mechanism="rounds",
-         patches=lambda: [(Rounds, "judged", memory_of_own)]),
+         patches=lambda: [(Rounds, "decide", memory_of_own)]),
     Twin(name="attention relative to the best item", mechanism="rounds",
          patches=lambda: [(Rounds, "_attention", attention_to_the_best)]),
     Twin(name="second table's loss not counted", mechanism="rounds",
@@ -623,32 +614,27 @@ TWINS = (
     Twin(name="left_out with a wrong sensitivity", mechanism="threshold",
          patches=lambda: [(left_out, "_sensitivity", sensitivity_of_searches)]),
     Twin(name="d2 clip off by one", mechanism="rounds",
-         patches=lambda: [(holders, "count_weight", clipped_one_late)]),
+         patches=lambda: [(counting, "count_weight", clipped_one_late)]),
     Twin(name="random bound keyed by the row count", mechanism="threshold",
-         patches=lambda: [(bounding, "bound", keyed_by_rows), (spread, "bound", keyed_by_rows)]),
-    Twin(name="general path bounding to d + 1", mechanism="threshold",
-         patches=lambda: [(bounding, "bound", one_more_on_the_general_path),
-                          (spread, "bound", one_more_on_the_general_path)]),
+         patches=lambda: [(Bound, "__call__", keyed_by_rows)]),
+    Twin(name="some partitions bounding to d + 1", mechanism="threshold",
+         patches=lambda: [(Bound, "__call__", one_more_in_some_partitions)]),
     Twin(name="a reader that loses rows at chunk borders", mechanism="threshold",
          patches=lambda: [(records, "_blocks", blocks_without_last)]),
     Twin(name="screen that spares frequent queries", mechanism="threshold",
-         patches=lambda: [(cleaning, "_hits", hits_of_rare),
-                          (encoded, "_clean_queries", clean_and_spare)]),
+         patches=lambda: [(RowReader, "_queries", spare_the_common)]),
     Twin(name="distinct before normalising", mechanism="threshold",
-         patches=lambda: [(encoded, "_recode", codes_of_their_own)]),
-    Twin(name="--by with a clashing name", mechanism="rounds",
-         patches=lambda: [(reading.Reading, "read", read_by_its_own_name),
-                          (By, "inside", lambda self: self)]),
+         patches=lambda: [(RowReader, "_clean", keys_of_their_own)]),
     Twin(name="rank measured per click", mechanism="synthetic",
          patches=lambda: [(synthetic, "_spread", spread_over_clicks)]),
     Twin(name="counts weighted with a wrong sensitivity", mechanism="rounds",
          patches=lambda: [(WeightedCounts, "noise", later.noise_of_one_item)]),
     Twin(name="count weights rounded up", mechanism="rounds",
-         patches=lambda: [(holders, "count_weight", later.weight_rounded_up)]),
+         patches=lambda: [(counting, "count_weight", later.weight_rounded_up)]),
     Twin(name="histogram noise x 0.9", mechanism="rounds",
          patches=lambda: [(rounds, "_drawn", later.histogram_with_less)]),
     Twin(name="a unit in several bins of the histogram", mechanism="rounds",
-         patches=lambda: [(Holders, "histogram", later.units_of_at_least)]),
+         patches=lambda: [(counting.Holders, "histogram", later.units_of_at_least)]),
     Twin(name="histogram's loss not counted", mechanism="rounds",
          patches=lambda: [(WeightedCounts, "loss", property(later.loss_without_histogram))]),
     Twin(name="pool thresholds by how many keys are held", mechanism="rounds",
@@ -660,11 +646,13 @@ TWINS = (
     Twin(name="pool fakes chosen among held keys too", mechanism="rounds",
          patches=lambda: [(public_sets, "unheld", later.chosen_among_all)]),
     Twin(name="a second weight for pool keys", mechanism="rounds",
-         patches=lambda: [(spread, "weights", later.weights_apart)]),
+         patches=lambda: [(selecting, "candidates_of", later.candidates_and_pool_keys),
+                          (selecting, "weigh_first", later.weigh_first_apart),
+                          (selecting, "weigh", later.weigh_apart)]),
     Twin(name="earlier keys only where somebody asks them", mechanism="rounds",
-         patches=lambda: [(spread, "hold", later.hold_what_is_asked)]),
+         patches=lambda: [(selecting, "candidates_of", later.candidates_with_what_is_asked)]),
     Twin(name="earlier keys taken from the log", mechanism="rounds",
-         patches=lambda: [(spread, "hold", later.hold_what_is_common)]),
+         patches=lambda: [(selecting, "candidates_of", later.candidates_without_what_is_common)]),
     Twin(name="earlier keys without noise", mechanism="rounds",
          patches=lambda: [(Rounds, "release", later.release_with_exact_earlier)]),
     Twin(name="the loss of one length for all", mechanism="session-tree",

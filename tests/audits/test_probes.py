@@ -89,7 +89,7 @@ def test_what_passes_is_told_from_less_noise(text, users):
         passed, remembered = 0, np.zeros(trials, np.int64)
         for k, scale in enumerate(mechanism.schedule.scales):
             measured = users * GRID + drawn(scale * GRID, len(remembered))
-            found = mechanism.judged(k, measured, remembered)
+            found = mechanism.decide(k, measured, remembered)
             passed, remembered = passed + int(found.passed.sum()), found.remembered
         return passed
 
