@@ -46,7 +46,6 @@ BYTES_A_BATCH = 32 << 20
 LONGEST_TEXT = 2_000_000  # bytes, as of a record of text
 BYTES_A_PARTITION = 2 << 20  # of a source's files
 MOST_PARTITIONS = 4096
-NUMBERS_A_TASK = 4  # of partitions, or of shards
 ROW_GROUP = 16 << 20  # bytes; a stream holds about one row group
 ROW = "number int, value binary"
 # Settings that override the cluster's defaults.
@@ -230,20 +229,26 @@ class SparkEngine:
             return self._store(_map(values.frame, work, reader))
 
     def exchange(
-        self, values: Any, work: Work, then: Work, *, reader: Callable[[], RowReader], numbers: range
+        self,
+        values: Any,
+        work: Work,
+        then: Work,
+        *,
+        reader: Callable[[], RowReader],
+        numbers: range = range(0),
     ) -> StoredValues:
         """What `then` makes of what `work` makes, values with one number together and in one task; stored.
 
-        There is a value without bytes of every number. `values` are stored, or rows of a source.
+        `values` are stored, or rows of a source. Each of `numbers` has a value, if only one without bytes.
         """
         with translate_errors():
-            frame = values.frame if isinstance(values, StoredValues) else values
-            empty = self.values.range(numbers.start, numbers.stop, 1, 1)
-            sent = _map(frame, work, reader).union(
-                empty.selectExpr("CAST(id AS INT) AS number", "CAST('' AS BINARY) AS value")
-            )
-            tasks = max(self.tasks, len(numbers) // NUMBERS_A_TASK)
-            together = sent.repartition(tasks, "number").sortWithinPartitions("number")
+            sent = _map(values.frame if isinstance(values, StoredValues) else values, work, reader)
+            if numbers:
+                empty = self.values.range(numbers.start, numbers.stop, 1, 1)
+                sent = sent.union(
+                    empty.selectExpr("CAST(id AS INT) AS number", "CAST('' AS BINARY) AS value")
+                )
+            together = sent.repartition(self.tasks, "number").sortWithinPartitions("number")
             return self._store(_map(together, then, reader))
 
     def share(self, value: T) -> Broadcast[T]:

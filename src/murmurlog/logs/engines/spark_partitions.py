@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from murmurlog.logs.engines.spark_worker import Work, derive, merge, split_sums, unpack
-from murmurlog.logs.partitions import SHARDS, Sums
+from murmurlog.logs.partitions import Sums
 from murmurlog.logs.rows import RowReader
 from murmurlog.logs.text_keys import TextKeys
 
@@ -37,12 +37,9 @@ class Workers(Protocol):
         """What `work` makes of values, stored."""
 
     def exchange(
-        self, values: Any, work: Work, then: Work, *, reader: Callable[[], RowReader], numbers: range
+        self, values: Any, work: Work, then: Work, *, reader: Callable[[], RowReader]
     ) -> Stored:
-        """What `then` makes of what `work` makes, values with one number together and in one task; stored.
-
-        There is a value without bytes of every number.
-        """
+        """What `then` makes of what `work` makes, values with one number together and in one task; stored."""
 
     def share(self, value: U) -> Callable[[], U]:
         """A value that is opened on the workers."""
@@ -64,7 +61,7 @@ class SparkPartitions(Generic[T]):
 
     def add_up(self, work: Callable[[T], Sums]) -> "SparkShards":
         stored = self.workers.exchange(
-            self.stored, partial(split_sums, work=work), merge, reader=self.reader, numbers=range(SHARDS)
+            self.stored, partial(split_sums, work=work), merge, reader=self.reader
         )
         return SparkShards(stored, self.text_keys)
 

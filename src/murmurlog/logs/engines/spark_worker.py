@@ -5,9 +5,11 @@ of partitions that run there are those that run in this process. Workers import 
 file that is sent to them.
 """
 
+import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from io import BytesIO
 from itertools import groupby
 from operator import itemgetter
@@ -104,8 +106,10 @@ def run(
     """The rows that `work` makes, if the text rules here are those of the sending process."""
     if normaliser != NORMALISER:
         raise RuntimeError("another normaliser")
+    opened = reader()
+    _freeze_modules()
     rows, size = list[tuple[int, bytes]](), 0
-    for row in work(batches, reader()):
+    for row in work(batches, opened):
         rows.append(row)
         size += len(row[1])
         if size > BYTES_A_ANSWER:
@@ -113,6 +117,12 @@ def run(
             rows, size = [], 0
     if rows:
         yield _batch(rows)
+
+
+@cache
+def _freeze_modules() -> None:
+    """Once: Spark collects garbage after every task, and would look at all modules each time."""
+    gc.freeze()
 
 
 def _batch(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
