@@ -190,17 +190,16 @@ class SparkEngine:
         rows = source_rows(source, self, where, keep, urls=cleaning.url is not None, say=say)
         say("normalising text")
         text_keys.draw_ahead(LONGEST_TEXT)
-        with translate_errors():
-            bits = self._bits(rows.frame)
-            reader = self.share(
-                RowReader(
-                    cleaning=cleaning, text_keys=text_keys, texts=PartitionTexts(), unit=unit, bits=bits
-                )
+        bits = self._bits(rows.frame)
+        reader = self.share(
+            RowReader(
+                cleaning=cleaning, text_keys=text_keys, texts=PartitionTexts(), unit=unit, bits=bits
             )
-            stored = self.exchange(
-                rows.frame, partial(read_pieces, statement=rows.statement), settle,
-                reader=reader, numbers=range(COUNTS, 1 << bits),
-            )  # fmt: skip
+        )
+        stored = self.exchange(
+            rows.frame, partial(read_pieces, statement=rows.statement), settle,
+            reader=reader, numbers=range(COUNTS, 1 << bits),
+        )  # fmt: skip
         ((_, packed),) = stored.read(COUNTS)
         counts = unpack(packed, text_keys)
         advance(counts.rows)
@@ -214,7 +213,8 @@ class SparkEngine:
 
     def _bits(self, frame: Any) -> int:
         """How many bits of its unit's key say in which partition a row is."""
-        size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+        with translate_errors():
+            size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
         partitions = min(max(self.tasks, -(-size // BYTES_A_PARTITION)), MOST_PARTITIONS)
         return (partitions - 1).bit_length()
 
