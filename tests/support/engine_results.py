@@ -37,7 +37,10 @@ def read_and_count(engine, path, counted=(), source=None, **reading):
         rows = []
         for shard in tally:
             items = tally.table(shard.keys).to_pylist()
-            rows += [[*item.values(), users] for item, users in zip(items, shard.sums.tolist(), strict=True)]
+            rows += [
+                [*item.values(), users]
+                for item, users in zip(items, shard.sums.tolist(), strict=True)
+            ]
         results[f"{kind}, {way}"] = sorted(rows)
     return results
 

@@ -6,7 +6,7 @@ can run again after it failed half-way.
 
 import pickle
 import random
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -67,7 +67,9 @@ class WorkersEngine(SparkEngine):
         for row in sent:
             tasks[hash(row[0]) % 3].append(row)
         together = [[as_batch(sorted(task, key=lambda row: row[0]))] for task in tasks]
-        return StoredRows(self, [row for task in together for row in self._task(task, then, reader)])
+        return StoredRows(
+            self, [row for task in together for row in self._task(task, then, reader)]
+        )
 
     def _run(self, batches, work, reader):
         tasks = [batches[place::3] for place in range(3)]

@@ -194,7 +194,10 @@ def _statement(
 
 
 def _typed(raw: Any, source: Source, keep: Sequence[str], *, urls: bool) -> Any:
-    columns = {"user": raw[USER_NUMBER if USER_NUMBER in raw.columns else "user"], "query": raw.query}
+    columns = {
+        "user": raw[USER_NUMBER if USER_NUMBER in raw.columns else "user"],
+        "query": raw.query,
+    }
     if "time" in source.columns:
         columns |= {"time": raw.time, "bad_time": raw.timed & raw.time.isnull()}
     if urls:

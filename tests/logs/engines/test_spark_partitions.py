@@ -1,5 +1,6 @@
 """What the workers of a cluster run, without Spark: releases are those of this machine."""
 
+from contextlib import nullcontext
 from unittest.mock import patch
 
 import frozen
@@ -32,7 +33,7 @@ RELEASES = (
 def release_on_workers(name, **how):
     with (
         workers.connect(**how) as engine,
-        patch.object(Place, "connect", lambda place: workers.nullcontext(engine)),
+        patch.object(Place, "connect", lambda place: nullcontext(engine)),
     ):
         return frozen.release_tables(name, engine="spark", master="local[1]"), engine
 
@@ -52,7 +53,11 @@ def test_nothing_depends_on_partitions_the_order_of_rows_or_tasks_that_fail(how)
 
 def read_on(engine, **how):
     return read(
-        find(str(frozen.LOG)), engine=engine, entropy=SeededEntropy(1), keep={"where": "country"}, **how
+        find(str(frozen.LOG)),
+        engine=engine,
+        entropy=SeededEntropy(1),
+        keep={"where": "country"},
+        **how,
     )
 
 

@@ -223,7 +223,9 @@ class SparkEngine:
         """How many tasks run at the same time."""
         return int(self.session.sparkContext.defaultParallelism)
 
-    def run(self, values: StoredValues, work: Work, *, reader: Callable[[], RowReader]) -> StoredValues:
+    def run(
+        self, values: StoredValues, work: Work, *, reader: Callable[[], RowReader]
+    ) -> StoredValues:
         """What `work` makes of values, stored."""
         with translate_errors():
             return self._store(_map(values.frame, work, reader))
@@ -331,9 +333,7 @@ def check_settings(*, master: str | None, scratch_at: str | None, memory: str | 
 
 
 @contextmanager
-def connect(
-    *, master: str | None = None, scratch_at: str | None = None
-) -> Iterator[SparkEngine]:
+def connect(*, master: str | None = None, scratch_at: str | None = None) -> Iterator[SparkEngine]:
     """An engine on a cluster, or on this machine with master local[*].
 
     Without a master it is the one that spark-submit or spark-defaults.conf names, or the session

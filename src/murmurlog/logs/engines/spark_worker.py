@@ -9,7 +9,7 @@ import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from itertools import groupby
 from operator import itemgetter
@@ -127,7 +127,9 @@ def _freeze_modules() -> None:
 
 def _batch(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
     numbers, values = zip(*rows, strict=True)
-    columns = [pa.array(column, kind) for column, kind in zip((numbers, values), VALUES.types, strict=True)]
+    columns = [
+        pa.array(column, kind) for column, kind in zip((numbers, values), VALUES.types, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=VALUES)
 
 
@@ -197,10 +199,9 @@ def settle(batches: Batches, reader: RowReader) -> Packed:
                 total.add(counts.rows, counts.broken, counts.screened)
             yield COUNTS, pack(total)
             continue
-        texts, moved = PartitionTexts(), []
+        texts, moved = PartitionTexts(), list[RowPiece]()
         for piece, own in pieces:
-            start = texts.add(own)
-            moved.append(_with_ids(piece, lambda ids, start=start: ids + start))
+            moved.append(_with_ids(piece, partial(np.add, texts.add(own))))
         rows = replace(reader, texts=texts).settle(moved)
         rows, own = _with_own_texts(rows, texts)
         yield number, pack(replace(rows, texts=PartitionTexts(own)))
@@ -211,7 +212,7 @@ def _with_own_texts(value: HasTexts, texts: Texts) -> tuple[HasTexts, pa.Array]:
     columns = [value.query, value.url, *value.kept.values()]
     ids = np.concatenate([column.ids for column in columns if column is not None])
     own = np.unique(ids[ids >= 0])
-    return _with_ids(value, lambda ids: np.searchsorted(own, ids)), texts.take(own)
+    return _with_ids(value, partial(np.searchsorted, own)), texts.take(own)
 
 
 def _with_ids(value: HasTexts, change: Callable[[Integers], Integers]) -> HasTexts:
