@@ -238,8 +238,9 @@ def _combine(
     item, at = parts[0].codes, None
     for part in parts[1:]:
         item, at = number_pairs(item, part.codes)
+    names: tuple[Names, ...] = (parts[0].names,)
     if at is None:
-        keys, names = parts[0].keys, (parts[0].names,)
+        keys = parts[0].keys
     else:
         codes = [part.codes[at] for part in parts]
         keys = rows.text_keys.combine([p.keys[c] for p, c in zip(parts, codes, strict=True)])
@@ -422,7 +423,7 @@ def number_pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]
 def runs(start: Integers, length: Integers) -> Integers:
     """The numbers start, start + 1, ... of each run of a length, one run after the other."""
     before = np.cumsum(length) - length
-    return np.arange(length.sum()) + np.repeat(start - before, length)
+    return np.asarray(np.arange(length.sum()) + np.repeat(start - before, length))
 
 
 def key_table(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Table:

@@ -44,7 +44,8 @@ class RowFacts:
     def given(self, name: str) -> Mask:
         return self.stated[name]
 
-    def before(self, moment: datetime) -> Mask:
+    def before(self, moment: datetime | None) -> Mask:
+        assert moment is not None
         return np.asarray(self.time < np.datetime64(moment, "us").astype(np.int64))
 
 

@@ -200,7 +200,8 @@ def select(
 ) -> Selected:
     """The items that pass in some round; `scales` are those of the draws, in grid steps."""
     advance = measure(candidates.say, total=len(scales), unit="rounds")
-    sums, items = candidates.first, candidates.bounded
+    sums: SummedShards = candidates.first
+    items: Partitions[BoundedItems | AliveItems] = candidates.bounded
     pools = [distinct_keys(candidates.text_keys.columns(_columns(p))) for p in candidates.pools]
     held: list[list[Keys]] = [[NO_KEYS] for _ in pools]
     passed, alive = [NO_KEYS], None
@@ -231,7 +232,12 @@ def select(
         advance()
         if k + 1 == len(scales) or not any(len(part.keys) for part in going_on):
             break
-        alive = Alive(*map(np.concatenate, zip(*going_on, strict=True)))
+        alive = Alive(
+            np.concatenate([part.keys for part in going_on]),
+            np.concatenate([part.attention for part in going_on]),
+            np.concatenate([part.remembered for part in going_on]),
+            np.concatenate([part.pool for part in going_on]),
+        )
         following = items.derive(partial(keep_alive, alive=items.share(alive)))
         if k:
             sums.close()
