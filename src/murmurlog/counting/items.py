@@ -99,9 +99,7 @@ class ListNames:
         length = self.length[items]
         start = (np.cumsum(self.length) - self.length)[items]
         places = runs(start, length)
-        return replace(
-            self, members=self.members.at(places), keys=self.keys[places], length=length
-        )
+        return replace(self, members=self.members.at(places), keys=self.keys[places], length=length)
 
     def values(self, texts: Texts) -> pa.Array:
         offsets = np.append(0, np.cumsum(self.length))
@@ -166,10 +164,14 @@ class ItemFinder:
     gap: int = math.floor(GAP * 1e6)  # microseconds: the longest within a session
     longest: int | None = None  # queries of a session
     labels: Labels | None = None  # sessions are of public labels instead of queries
-    known: Callable[[], Keys] | None = None  # only clicks, pairs, sessions of these published queries
+    known: Callable[[], Keys] | None = (
+        None  # only clicks, pairs, sessions of these published queries
+    )
     since: datetime | None = None  # only rows from then on
     excluded: Callable[[], Keys] | None = None  # items that are left out
-    only: Callable[[Items], Mask] | None = None  # which distinct items count; a rule about their keys
+    only: Callable[[Items], Mask] | None = (
+        None  # which distinct items count; a rule about their keys
+    )
 
     def __post_init__(self) -> None:
         if not 0 < self.gap < MOST_GAP:

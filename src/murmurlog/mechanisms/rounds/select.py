@@ -152,9 +152,7 @@ def candidates_of(
         bound = view.bound(log, per_user=n, entropy=entropy, places=True)
     else:
         bound = view.bound(log, per_user=per_user, entropy=entropy)
-    bounded = log.partitions.derive(
-        partial(find_and_bound, find=finder, bound=bound, then=derived)
-    )
+    bounded = log.partitions.derive(partial(find_and_bound, find=finder, bound=bound, then=derived))
     pairs: PairFinder = partial(_pairs_in_rows, find=counted)
     if view.kind == "itemset":
         pairs = partial(_sets_in_rows, find=counted)
@@ -264,7 +262,7 @@ def _known(keys: Keys, alive: Alive) -> Alive:
     places = places_of(keys, alive.keys, ascending=True)
     if len(places) and places.min() < 0:
         raise EngineError("an item that was given up has a weight: this is a bug")
-    return Alive(*(values[places] for values in alive))
+    return Alive(keys, alive.attention[places], alive.remembered[places], alive.pool[places])
 
 
 def weigh_first(items: BoundedItems) -> Sums:
