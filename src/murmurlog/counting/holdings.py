@@ -40,34 +40,34 @@ class Holdings:
 
 def bring_holdings(log: Log, find: ItemFinder) -> Holdings:
     """In how many rows each unit has each item; nothing is bounded."""
-    return together(log.partitions.results(partial(_count_rows, find=find)), keys_of(find.kind))
+    return merge_pairs(log.partitions.results(partial(_count_rows, find=find)), keys_of(find.kind))
 
 
 def _count_rows(rows: Rows, *, find: Callable[[Rows], Items]) -> Pairs:
     items = find(rows)
     pair, row = number_pairs(items.unit, items.item)
-    held, item = np.unique(items.item[row], return_inverse=True)
+    present, item = np.unique(items.item[row], return_inverse=True)
     return Pairs(
         unit=items.unit[row],
         item=item,
         number=np.bincount(pair, minlength=len(row)),
         unit_keys=items.unit_keys,
-        keys=items.keys[held],
-        columns=items.columns(held),
+        keys=items.keys[present],
+        columns=items.columns(present),
     )
 
 
-def together(parts: Iterable[Pairs], names: Sequence[str] = ()) -> Holdings:
+def merge_pairs(parts: Iterable[Pairs], names: Sequence[str] = ()) -> Holdings:
     """The pairs of all partitions; names are those of the key columns, in their order."""
     none = np.zeros(0, np.int64)
     units, items, numbers, unit_keys, keys = [none], [none], [none], [NO_KEYS], [NO_KEYS]
     tables = [key_table(names, [pa.array([], pa.null()) for _ in names])]
     for part in parts:
-        there, unit = np.unique(part.unit, return_inverse=True)
+        with_items, unit = np.unique(part.unit, return_inverse=True)
         units.append(unit + sum(map(len, unit_keys)))
         items.append(part.item + sum(map(len, keys)))
         numbers.append(part.number.astype(np.int64))
-        unit_keys.append(part.unit_keys[there])
+        unit_keys.append(part.unit_keys[with_items])
         keys.append(part.keys)
         tables.append(key_table(names, part.columns))
     every = np.concatenate(unit_keys)

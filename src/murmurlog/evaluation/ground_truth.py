@@ -73,18 +73,22 @@ def _users(rows: Rows) -> Keys:
 
 def _count_table(log: Log, kind: str, gap: float, who: Keys) -> tuple[pa.Table, Holders]:
     """One exact table: how many users hold an item, and how many rows it is in."""
-    held = bring_holdings(log, ItemFinder(kind=kind, gap=math.floor(gap * 1e6)))
-    size = held.items.num_rows
+    holdings = bring_holdings(log, ItemFinder(kind=kind, gap=math.floor(gap * 1e6)))
+    size = holdings.items.num_rows
     rows = np.zeros(size, np.int64)
-    np.add.at(rows, held.item, held.number)
-    users = np.bincount(held.item, minlength=size)
-    table = held.items.append_column("users", pa.array(users)).append_column("rows", pa.array(rows))
-    by = [("users", "descending"), *((key, "ascending") for key in held.items.column_names)]
+    np.add.at(rows, holdings.item, holdings.number)
+    users = np.bincount(holdings.item, minlength=size)
+    table = holdings.items.append_column("users", pa.array(users)).append_column(
+        "rows", pa.array(rows)
+    )
+    by = [("users", "descending"), *((key, "ascending") for key in holdings.items.column_names)]
     order = pc.sort_indices(flattened(table), sort_keys=by).to_numpy()
     place = np.empty(size, np.int64)
     place[order] = np.arange(size)
-    user = places_of(held.unit_keys, who)[held.unit]
-    return table.take(pa.array(order)), Holders(user=user, item=place[held.item], users=len(who))
+    user = places_of(holdings.unit_keys, who)[holdings.unit]
+    return table.take(pa.array(order)), Holders(
+        user=user, item=place[holdings.item], users=len(who)
+    )
 
 
 def searches_of(log: Log, *, gap: float = GAP) -> pa.Table:

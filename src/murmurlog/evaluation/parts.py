@@ -32,8 +32,8 @@ def split(log: Log, *, fold: int, folds: int) -> tuple[Log, Log]:
 
 def _of_fold(rows: Rows, *, fold: int, parts: int, inside: bool) -> Rows:
     """The rows of the users who are in a fold, or of all others."""
-    own = rows.user_keys[:, 0] % np.uint64(parts) == fold
-    return rows.at((own == inside)[rows.unit])
+    chosen = rows.user_keys[:, 0] % np.uint64(parts) == fold
+    return rows.at((chosen == inside)[rows.unit])
 
 
 def with_unit(log: Log, unit: str) -> Log:

@@ -48,8 +48,10 @@ class KSession(AtLeast):
         """unit, queries: each distinct session of every unit."""
         from murmurlog.counting.holdings import bring_holdings
 
-        held = bring_holdings(log, view.finder(log))
-        return pa.table({"unit": held.unit, "queries": held.items["queries"].take(held.item)})
+        holdings = bring_holdings(log, view.finder(log))
+        return pa.table(
+            {"unit": holdings.unit, "queries": holdings.items["queries"].take(holdings.item)}
+        )
 
     def release(self, sessions: pa.Table, /, *, entropy: Entropy) -> pa.Table:
         """(queries, users, users_stderr, reliable) of the sessions after editing."""

@@ -125,9 +125,9 @@ def _items_per_user(log: Log, kind: str) -> dict[str, float]:
 
 def _histogram(rows: Rows, *, find: ItemFinder) -> Integers:
     """How many users of a partition have 0, 1, 2, ... distinct items."""
-    found = find(rows)
-    new = first_of_each(found.unit, found.item)
-    return np.bincount(np.bincount(found.unit[new], minlength=1)).astype(np.int64)
+    items = find(rows)
+    new = first_of_each(items.unit, items.item)
+    return np.bincount(np.bincount(items.unit[new], minlength=1)).astype(np.int64)
 
 
 def _quantile(users: Integers, share: float) -> float:

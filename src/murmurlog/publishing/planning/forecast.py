@@ -171,16 +171,16 @@ class StandInPartitions:
     def _part(self, log: StandInLog, start: int, end: int) -> BoundedItems:
         """The units of some rows."""
         unit, item = log.unit[start:end], self._place[log.item[start:end]]
-        there = np.zeros(len(self._keys), bool)
-        there[item] = True
-        held = np.flatnonzero(there)
-        number = np.cumsum(there, dtype=np.int32) - np.int32(1)
+        present = np.zeros(len(self._keys), bool)
+        present[item] = True
+        items = np.flatnonzero(present)
+        number = np.cumsum(present, dtype=np.int32) - np.int32(1)
         first = int(unit[0]) if len(unit) else 0
         return BoundedItems(
             unit=(unit - first).astype(np.int32),
             item=number[item],
-            keys=self._keys[held],
-            names=(PublicNames(self._texts, held),),
+            keys=self._keys[items],
+            names=(PublicNames(self._texts, items),),
             texts=Texts(self._workspace),
             text_keys=self.text_keys,
             units=int(np.count_nonzero(np.diff(unit, prepend=-1))),

@@ -12,7 +12,7 @@ import numpy as np
 
 from murmurlog.bundle.scratch import scratch
 from murmurlog.counting.bound import Bound
-from murmurlog.counting.holdings import Pairs, together
+from murmurlog.counting.holdings import Pairs, merge_pairs
 from murmurlog.counting.items import ItemFinder, check
 from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
@@ -109,8 +109,8 @@ def of_log(log: Log, *, kind: str = "query") -> StandInLog:
     """The stand-in of a log; exact, so nothing protects it."""
     bound = Bound.of(ALL, None, timed=log.has_times, entropy=SeededEntropy(0), places=True)
     work = partial(_places, find=ItemFinder(kind=kind), bound=bound)
-    held = together(log.partitions.results(work))
-    return _sorted(held.unit, held.item, held.number)
+    holdings = merge_pairs(log.partitions.results(work))
+    return _sorted(holdings.unit, holdings.item, holdings.number)
 
 
 def _places(rows: Rows, *, find: ItemFinder, bound: Bound) -> Pairs:
