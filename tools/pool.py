@@ -15,6 +15,7 @@ from murmurlog.errors import Refused
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.invented import generate
 from murmurlog.logs.log import read
+from murmurlog.logs.rows import Rows
 from murmurlog.logs.source import Source, find
 from tools import build_pool, pool_recipes
 from tools.build_pool import Coverage
@@ -92,7 +93,16 @@ def _measure(queries: pa.Array, source: Source) -> Coverage:
     """The cover of a log, read as a release reads it by default."""
     with connect() as engine:
         log = read(source, engine=engine)
-        return build_pool.coverage(queries, log.table.select("user", "query").to_pyarrow())
+        searches = pa.concat_tables(log.partitions.results(_searches))
+        return build_pool.coverage(queries, searches)
+
+
+def _searches(rows: Rows) -> pa.Table:
+    """The user, as the first word of its key, and the query of each row of a partition."""
+    queries = rows.texts.take(rows.query.ids).cast(pa.string())
+    return pa.table(
+        {"user": rows.user_keys[rows.unit, 0], "query": queries.take(pa.array(rows.query.codes))}
+    )
 
 
 def _shares(found: Coverage) -> str:

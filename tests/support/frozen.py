@@ -137,7 +137,10 @@ def release_after(earlier, keywords):
     entropy = SeededEntropy(SEED)
     with connect() as engine:
         gathered = mechanism.gather(
-            read(find(str(LOG)), engine=engine, unit=keywords["unit"], entropy=entropy), view, entropy=entropy)
+            read(find(str(LOG)), engine=engine, unit=keywords["unit"], entropy=entropy),
+            view,
+            entropy=entropy,
+        )
         return {"query": rows_in_order(mechanism.release(gathered, entropy=entropy))}
 
 

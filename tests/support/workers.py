@@ -1,85 +1,111 @@
-"""A cluster without Spark: DuckDB, and functions that run on groups of rows as workers would run them.
+"""A cluster without Spark: the functions that workers run, in this process.
 
-Functions are pickled on their way, groups come in any order, and rows of bytes are spread over several tasks.
+Functions are pickled on their way, rows are spread over several tasks and come in any order, and a task
+can run again after it failed half-way.
 """
 
 import pickle
 import random
 from contextlib import contextmanager
-from unittest.mock import patch
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from murmurlog.logs.engines import duckdb
-from murmurlog.logs.engines.spark_worker import SENT, MappedTable
+from murmurlog.bundle.keys import NORMALISER
+from murmurlog.logs.engines.spark import SparkEngine
+from murmurlog.logs.engines.spark_worker import VALUES, run
 
-GROUPS = 5
 
+class StoredRows:
+    """Rows of bytes in memory; the number of each task that made them is not known."""
 
-class WorkersEngine(duckdb.DuckEngine):
-    """The parts of a cluster on DuckDB; `groups` partitions."""
+    def __init__(self, engine, rows):
+        self.engine, self.rows = engine, rows
+        engine.stored.append(self)
 
-    local = None
-    dense = False
-    tasks = 2
-    groups = GROUPS
+    def read(self, number=None):
+        yield from sorted(row for row in self.rows if number in (None, row[0]))
+
+    def close(self):
+        self.engine.stored.remove(self)
 
     @property
-    def cluster(self):
-        return self
+    def batches(self):
+        """A batch for each row, in any order."""
+        rows = self.engine.random.sample(self.rows, len(self.rows))
+        return [as_batch([row]) for row in rows]
 
-    def group_rows(self, rows, by, work, schema):
-        table = pa.Table.from_batches([*self.batches(rows)], rows.schema().to_pyarrow())
-        users = table[by].to_pylist()
-        place = [hash((user, "group")) % self.groups for user in users]
-        parts = [
-            table.filter(pa.array([at == group for at in place], pa.bool_()))
-            for group in range(self.groups)
-        ]
-        return self._run(work, [part.to_batches(max_chunksize=50) for part in parts], schema)
 
-    def map_stream(self, source, work, schema):
-        return self._run(work, self._tasks(source), schema)
+class WorkersEngine(SparkEngine):
+    """Reads files of text into `1 << bits` partitions; `fails` says whether a task fails at first."""
 
-    def exchange(self, source, work, then, schema, *, shards):
-        sent = [row for task in self._tasks(source) for row in self._work(work)(iter(task))]
-        rows = [row for batch in sent for row in batch.to_pylist()]
-        random.shuffle(rows)
-        assert {row["shard"] for row in rows} <= set(range(-shards // 2, shards // 2))
-        tasks = [[row for row in rows if row["shard"] % 2 == task] for task in range(2)]
-        batches = [[pa.RecordBatch.from_pylist(task, SENT)] for task in tasks]
-        return self._run(then, batches, schema)
+    version = "spark in this process"
 
-    def unpack(self, source, work, schema):
-        return self.map_stream(source, work, schema)
+    def __init__(self, private, *, bits, seed, fails):
+        self.private, self.bits, self.fails = Path(private), bits, fails
+        self.random, self.stored, self.disk = random.Random(seed), [], None
 
-    def read(self, table, *columns):
-        return self.batches(table.select(*columns))
+    def _bits(self, frame):
+        return self.bits
 
-    def share(self, schema, batches):
-        with self.open_file(schema) as (file, writer):
-            for batch in batches:
-                writer.write_batch(batch)
-        return MappedTable(str(file))
+    def adopt(self, file):
+        return pq.read_table(file).to_batches(max_chunksize=70)
 
-    def _tasks(self, source):
-        rows = [row for batch in self.batches(source) for row in batch.to_pylist()]
-        random.shuffle(rows)
-        tasks = [rows[task :: self.tasks] for task in range(self.tasks)]
-        schema = source.schema().to_pyarrow()
-        return [[pa.RecordBatch.from_pylist(task, schema)] for task in tasks]
+    def share(self, value):
+        return Shared(pickle.dumps(value))
 
-    def _work(self, work):
-        return pickle.loads(pickle.dumps(work))
+    def run(self, values, work, *, reader):
+        return StoredRows(self, self._run(values.batches, work, reader))
 
-    def _run(self, work, tasks, schema):
-        found = [batch for task in tasks for batch in self._work(work)(iter(task))]
-        assert all(batch.schema.equals(schema) for batch in found)
-        return self.keep(pa.Table.from_batches(found, schema))
+    def exchange(self, values, work, then, *, reader, numbers=range(0)):
+        batches = values.batches if isinstance(values, StoredRows) else values
+        sent = [*self._run(batches, work, reader), *((number, b"") for number in numbers)]
+        self.random.shuffle(sent)
+        tasks = [[], [], []]
+        for row in sent:
+            tasks[hash(row[0]) % 3].append(row)
+        together = [[as_batch(sorted(task, key=lambda row: row[0]))] for task in tasks]
+        return StoredRows(
+            self, [row for task in together for row in self._task(task, then, reader)]
+        )
+
+    def _run(self, batches, work, reader):
+        tasks = [batches[place::3] for place in range(3)]
+        return [row for task in tasks for row in self._task(task, work, reader)]
+
+    def _task(self, batches, work, reader):
+        def attempt():
+            sent, opened = pickle.loads(pickle.dumps((work, reader)))
+            return run(iter(batches), work=sent, reader=opened, normaliser=NORMALISER)
+
+        if self.fails:
+            next(attempt(), None)
+        made = pa.Table.from_batches(attempt(), VALUES)
+        return list(zip(*(column.to_pylist() for column in made.columns), strict=True))
+
+
+class Shared:
+    """A value that was sent."""
+
+    def __init__(self, sent):
+        self.sent = sent
+
+    def __call__(self):
+        return pickle.loads(self.sent)
+
+
+def as_batch(rows):
+    columns = list(zip(*rows, strict=True)) or [(), ()]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, kind) for column, kind in zip(columns, VALUES.types, strict=True)],
+        schema=VALUES,
+    )
 
 
 @contextmanager
-def connect(**how):
-    """An engine whose log and items are on workers."""
-    with patch.object(duckdb, "DuckEngine", WorkersEngine), duckdb.connect(**how) as engine:
-        yield engine
+def connect(*, bits=2, seed=1, fails=False):
+    """An engine whose partitions are on workers."""
+    with TemporaryDirectory() as folder:
+        yield WorkersEngine(folder, bits=bits, seed=seed, fails=fails)

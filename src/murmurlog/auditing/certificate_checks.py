@@ -250,7 +250,9 @@ def check_noise(root: Path, certificate: Certificate) -> str:
     require(
         certificate.sampler["method"] == METHOD
         and math.isclose(
-            certificate.sampler["delta"], proved, rel_tol=ROUNDING - 1,
+            certificate.sampler["delta"],
+            proved,
+            rel_tol=ROUNDING - 1,
             abs_tol=_cost_of_keys(certificate) * ROUNDING,
         ),
         "the certificate states another method of drawing noise than murmurlog's, or another delta",

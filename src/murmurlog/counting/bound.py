@@ -90,7 +90,9 @@ class Bound:
         unit, item = items.unit[kept], items.item[kept]
         # The proofs depend on the bound, so the result is checked.
         if len(unit) and np.bincount(unit).max() > self.per_unit:
-            raise EngineError(f"bounding left a unit more than {self.per_unit} items: this is a bug")
+            raise EngineError(
+                f"bounding left a unit more than {self.per_unit} items: this is a bug"
+            )
         bounded = BoundedItems(
             unit=unit, item=item, keys=items.keys, names=items.names, texts=items.texts,
             text_keys=items.text_keys, units=int(np.count_nonzero(np.diff(unit, prepend=-1))),

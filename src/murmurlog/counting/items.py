@@ -99,9 +99,7 @@ class ListNames:
         length = self.length[items]
         start = (np.cumsum(self.length) - self.length)[items]
         places = runs(start, length)
-        return replace(
-            self, members=self.members.at(places), keys=self.keys[places], length=length
-        )
+        return replace(self, members=self.members.at(places), keys=self.keys[places], length=length)
 
     def values(self, texts: Texts) -> pa.Array:
         offsets = np.append(0, np.cumsum(self.length))
@@ -166,10 +164,14 @@ class ItemFinder:
     gap: int = math.floor(GAP * 1e6)  # microseconds: the longest within a session
     longest: int | None = None  # queries of a session
     labels: Labels | None = None  # sessions are of public labels instead of queries
-    known: Callable[[], Keys] | None = None  # only clicks, pairs, sessions of these published queries
+    known: Callable[[], Keys] | None = (
+        None  # only clicks, pairs, sessions of these published queries
+    )
     since: datetime | None = None  # only rows from then on
     excluded: Callable[[], Keys] | None = None  # items that are left out
-    only: Callable[[Items], Mask] | None = None  # which distinct items count; a rule about their keys
+    only: Callable[[Items], Mask] | None = (
+        None  # which distinct items count; a rule about their keys
+    )
 
     def __post_init__(self) -> None:
         if not 0 < self.gap < MOST_GAP:
@@ -238,8 +240,9 @@ def _combine(
     item, at = parts[0].codes, None
     for part in parts[1:]:
         item, at = number_pairs(item, part.codes)
+    names: tuple[Names, ...] = (parts[0].names,)
     if at is None:
-        keys, names = parts[0].keys, (parts[0].names,)
+        keys = parts[0].keys
     else:
         codes = [part.codes[at] for part in parts]
         keys = rows.text_keys.combine([p.keys[c] for p, c in zip(parts, codes, strict=True)])
@@ -422,7 +425,7 @@ def number_pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]
 def runs(start: Integers, length: Integers) -> Integers:
     """The numbers start, start + 1, ... of each run of a length, one run after the other."""
     before = np.cumsum(length) - length
-    return np.arange(length.sum()) + np.repeat(start - before, length)
+    return np.asarray(np.arange(length.sum()) + np.repeat(start - before, length))
 
 
 def key_table(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Table:

@@ -27,7 +27,9 @@ def first_of_each(unit: Integers, item: Integers) -> Mask:
         pair = words >> np.uint64(bits[1])
         first = np.ones(len(unit), bool)
         np.not_equal(pair[1:], pair[:-1], out=first[1:])
-        new[(words[first] & ((np.uint64(1) << np.uint64(bits[1])) - np.uint64(1))).view(np.int64)] = 1
+        new[
+            (words[first] & ((np.uint64(1) << np.uint64(bits[1])) - np.uint64(1))).view(np.int64)
+        ] = 1
         return new
     order = np.lexsort((item, unit))
     first = np.ones(len(unit), bool)

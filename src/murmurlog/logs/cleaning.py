@@ -32,7 +32,9 @@ class RowFacts:
 
     count: int
     there: Mapping[str, Mask]  # whether a row has a user, a query, a time, a url
-    stated: Mapping[str, Mask]  # whether the source has a time or a url for the row, readable or not
+    stated: Mapping[
+        str, Mask
+    ]  # whether the source has a time or a url for the row, readable or not
     time: Integers  # microseconds; of a row without a time it means nothing
 
     def every(self) -> Mask:
@@ -44,7 +46,8 @@ class RowFacts:
     def given(self, name: str) -> Mask:
         return self.stated[name]
 
-    def before(self, moment: datetime) -> Mask:
+    def before(self, moment: datetime | None) -> Mask:
+        assert moment is not None
         return np.asarray(self.time < np.datetime64(moment, "us").astype(np.int64))
 
 

@@ -17,7 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.logs.cleaning import Cleaning, RowFacts, changed_queries, clean_urls, judge, screen_texts
+from murmurlog.logs.cleaning import (
+    Cleaning,
+    RowFacts,
+    changed_queries,
+    clean_urls,
+    judge,
+    screen_texts,
+)
 from murmurlog.logs.text_keys import NO_KEYS, TextKeys, group_keys, number_keys
 from murmurlog.logs.workspace import Kept, Resident, Workspace
 from murmurlog.logs.partitions import LocalPartitions, Partitions
@@ -189,7 +196,9 @@ class RowReader:
         buckets: list[list[Kept[Words]]] = [[] for _ in range(1 << self.bits)]
         rows, broken, screened = 0, dict[str, int](), dict[str, int]()
 
-        def work(batch: pa.RecordBatch) -> tuple[Any, int, int, Mapping[str, int], Mapping[str, int]]:
+        def work(
+            batch: pa.RecordBatch,
+        ) -> tuple[Any, int, int, Mapping[str, int], Mapping[str, int]]:
             clean, why_broken, why_screened = self.clean(batch)
             lines, ends = self.route(self.lines(clean), 0, self.bits)
             return (
@@ -272,7 +281,9 @@ class RowReader:
             time, bad_time = np.full(count, NEVER, np.int64), np.zeros(count, bool)
         rank = None
         if "rank" in columns:
-            rank = columns["rank"].cast(pa.int32()).fill_null(NO_RANK).to_numpy(zero_copy_only=False)
+            rank = (
+                columns["rank"].cast(pa.int32()).fill_null(NO_RANK).to_numpy(zero_copy_only=False)
+            )
         facts = RowFacts(
             count=count,
             there={

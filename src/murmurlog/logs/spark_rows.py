@@ -1,23 +1,24 @@
 """The rows of a source on Spark, the same ones that DuckDB reads.
 
-Spark reads Parquet itself. Where its text of a value, or its parsing of a time, could differ from
-DuckDB's, the workers run DuckDB on each batch. Everything else (text files, tables, servers) is read
-by DuckDB in this process, with its rules for broken rows, and sent to the workers.
+Spark reads Parquet itself, and the workers run DuckDB's SQL on each batch, so that texts of values and times
+are the same. Everything else (text files, tables, servers) is read in this process, with the rules for
+broken rows, and sent to the workers.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, reduce
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import ibis
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurlog.errors import EngineError, InputError
 from murmurlog.logs.duckdb_rows import (
-    STANDARD,
+    USER_NUMBER,
     missing_texts,
     needed_columns,
     raw_rows,
@@ -25,22 +26,14 @@ from murmurlog.logs.duckdb_rows import (
     with_types,
 )
 from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.engines.spark import (
-    LITERALLY,
-    SparkEngine,
-    literal,
-    spark_schema,
-)
+from murmurlog.logs.engines.spark import LITERALLY, SparkEngine, literal
 from murmurlog.logs.engines.spark_errors import translate_errors
-from murmurlog.logs.engines.spark_worker import run_duckdb
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.parquet_types import INT96, NOTHING, Kind, types_of
 from murmurlog.logs.source import Source, check_case, with_roles
 
 WHOLE = ("tinyint", "smallint", "int", "bigint")
-PLAIN = ("string", "boolean", *WHOLE)  # types whose text is the same in DuckDB and in Spark
 LARGEST = "decimal(20,0)"  # unsigned integers of 64 bits
-TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
 def find_at(uri: str, options: SourceOptions, *, engine: SparkEngine) -> Source:
@@ -54,30 +47,36 @@ def find_at(uri: str, options: SourceOptions, *, engine: SparkEngine) -> Source:
     return with_roles(source, found, options.columns or {})
 
 
-def spark_rows(
+@dataclass(frozen=True)
+class SourceRows:
+    """The rows of a source on Spark, the SQL that makes typed rows of them, and what could not be read."""
+
+    frame: Any
+    statement: str | None  # None: they are typed
+    broken: Mapping[str, int]
+
+
+def source_rows(
     source: Source,
     engine: SparkEngine,
-    broken: dict[str, int],
     where: Mapping[str, str],
     keep: Sequence[str],
+    *,
+    urls: bool,
     say: Callable[[str], None] = lambda _: None,
-) -> Any:
-    """Every row as `raw_rows` has it, in Spark."""
+) -> SourceRows:
+    """The rows of a source, where Spark's workers read them."""
     if source.format != "parquet":
-        return _through_this_process(source, engine, broken, where, keep, say)
+        return _through_this_process(source, engine, where, keep, urls=urls, say=say)
     texts = {role: name for role, name in source.columns.items() if role != "time"}
-    as_text = [*texts.values(), *where, *keep]
     names = needed_columns(source, where, keep)
-    frame = _at_uri(source, engine, as_text) if source.uri else _on_disk(source, engine, names)
-    types = {name: frame.schema[name].dataType.simpleString() for name in names}
-    plain = all(types[name] in PLAIN for name in as_text)
-    plain &= "time" not in source.columns or types[source.columns["time"]] in TIMES
-    plain &= "rank" not in source.columns or types[source.columns["rank"]] in WHOLE
     with translate_errors():
-        if plain:
-            rows = frame.selectExpr(*_expressions(source, keep)).where(_condition(where))
-            return with_types(engine.view(rows), source)
-        return _ask_duckdb(source, engine, frame.select(*map(_name, names)), where, keep)
+        if source.uri:
+            frame = _at_uri(source, engine, [*texts.values(), *where, *keep])
+        else:
+            frame = _on_disk(source, engine, names)
+        frame = frame.select(*map(_name, names))
+        return SourceRows(frame, _statement(source, frame, where, keep, urls=urls), {})
 
 
 def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
@@ -177,90 +176,50 @@ def _name(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 
-def _quoted(text: str) -> str:
-    """The text as a string literal of Spark's SQL, where a backslash escapes."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+def _statement(
+    source: Source, frame: Any, where: Mapping[str, str], keep: Sequence[str], *, urls: bool
+) -> str:
+    """The SQL by which DuckDB on the workers makes typed rows of a batch."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    incoming = to_arrow_schema(frame.schema).empty_table()
+    user = frame.schema[source.columns["user"]].dataType.simpleString()
+    numbered = user in WHOLE and not missing_texts(source, "user")
+    with connect() as duck:
+        duck.backend.con.register("incoming", incoming)
+        select = select_sql(source, "incoming", where, keep, numbered=numbered)
+        duck.sql(f"CREATE VIEW raw AS {select}")
+        rows = _typed(with_types(duck.backend.table("raw"), source), source, keep, urls=urls)
+        return f"WITH raw AS ({select}) {ibis.to_sql(rows, dialect='duckdb')}"
 
 
-def _text(column: str) -> str:
-    return f"CAST({_name(column)} AS STRING)"
-
-
-def _valid(column: str) -> str:
-    """The text, if it is UTF-8; Spark would keep invalid text, which DuckDB refuses."""
-    text = _text(column)
-    fault = "raise_error('UnicodeDecodeError')"
-    return f"IF(decode(CAST({text} AS BINARY), 'UTF-8') = {text}, {text}, IF({text} IS NULL, NULL, {fault}))"
-
-
-def _expressions(source: Source, keep: Sequence[str]) -> list[str]:
-    """Spark's SQL for the columns that `raw_rows` starts from."""
-    columns = []
-    for role in STANDARD:
-        name = source.columns.get(role)
-        if name is None:
-            kind = "TIMESTAMP_NTZ" if role == "time" else "STRING"
-            columns.append(f"CAST(NULL AS {kind}) AS `{role}`")
-        elif role == "time":
-            columns.append(f"CAST({_name(name)} AS TIMESTAMP_NTZ) AS `time`")
-        else:
-            given, nothing = _valid(name), missing_texts(source, role)
-            if nothing:
-                listed = ", ".join(map(_quoted, nothing))
-                given = f"IF({_text(name)} IN ({listed}), NULL, {given})"
-            columns.append(f"{given} AS `{role}`")
-    return [*columns, *(f"{_valid(name)} AS `k{i}`" for i, name in enumerate(keep))]
-
-
-def _condition(where: Mapping[str, str]) -> Any:
-    from pyspark.sql import functions
-
-    fine = functions.lit(True)
-    for name, value in where.items():
-        given = functions.coalesce(functions.expr(_text(name)), functions.lit(""))
-        fine = fine & (given == functions.lit(value))
-    return fine
-
-
-def _ask_duckdb(
-    source: Source, engine: SparkEngine, frame: Any, where: Mapping[str, str], keep: Sequence[str]
-) -> Any:
-    """The rows as DuckDB on the workers makes them of batches."""
-    from ibis.backends.pyspark.datatypes import PySparkType
-
-    names = [*STANDARD, *(f"k{i}" for i in range(len(keep)))]
-    time: Any = "timestamp"
+def _typed(raw: Any, source: Source, keep: Sequence[str], *, urls: bool) -> Any:
+    columns = {
+        "user": raw[USER_NUMBER if USER_NUMBER in raw.columns else "user"],
+        "query": raw.query,
+    }
     if "time" in source.columns:
-        time = PySparkType.to_ibis(frame.schema[source.columns["time"]].dataType)
-    raw = ibis.table({name: time if name == "time" else "string" for name in names}, name="raw")
-    rows = with_types(raw, source)
-    query = ibis.to_sql(rows, dialect="duckdb")
-    statement = f"WITH raw AS ({select_sql(source, 'incoming', where, keep)}) {query}"
-    schema = _arrow(rows)
-    work = partial(run_duckdb, statement=statement, schema=schema)
-    return engine.write(frame.mapInArrow(work, spark_schema(schema)))
+        columns |= {"time": raw.time, "bad_time": raw.timed & raw.time.isnull()}
+    if urls:
+        columns |= {"url": raw.url, "rank": raw["rank"]}
+    return raw.select(**columns, **{f"k{i}": raw[f"k{i}"] for i in range(len(keep))})
 
 
 def _through_this_process(
     source: Source,
     engine: SparkEngine,
-    broken: dict[str, int],
     where: Mapping[str, str],
     keep: Sequence[str],
+    *,
+    urls: bool,
     say: Callable[[str], None],
-) -> Any:
+) -> SourceRows:
     """The rows that DuckDB reads here, moved to where the workers reach them."""
-    file = engine.private / "source.parquet"
-    with connect() as duck:
-        rows = raw_rows(source, duck, broken, where, keep, say)
-        schema = _arrow(rows)
-        with pq.ParquetWriter(file, schema) as out:
-            for batch in duck.batches(rows):
-                out.write_batch(batch.cast(schema))
-    return engine.adopt(file, schema)
-
-
-def _arrow(rows: Any) -> pa.Schema:
-    """The columns as Arrow has them, times without more digits than Spark keeps."""
-    fields = rows.schema().to_pyarrow()
-    return pa.schema([(f.name, pa.timestamp("us") if f.name == "time" else f.type) for f in fields])
+    file, broken = engine.private / "source.parquet", dict[str, int]()
+    with connect() as duck, ExitStack() as stack:
+        raw = raw_rows(source, duck, broken, where, keep, say)
+        out = None
+        for batch in duck.batches(_typed(raw, source, keep, urls=urls)):
+            out = out or stack.enter_context(pq.ParquetWriter(file, batch.schema))
+            out.write_batch(batch)
+    return SourceRows(engine.adopt(file), None, broken)

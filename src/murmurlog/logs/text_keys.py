@@ -17,11 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.errors import InputError
 from murmurlog.logs.workspace import Resident
 from murmurlog.privacy.sampler import Entropy, Keys, SystemEntropy, mix
 
 LANES = 4
 TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
+TOO_LONG = "the source has a text, or a session, that is longer than the workers have keys for"
 NO_KEYS: Keys = np.zeros((0, 2), np.uint64)
 
 _HALF = np.uint64(32)
@@ -41,6 +43,11 @@ class TextKeys(Resident):
             _Numbers(entropy.stream(name)) for name in ("texts", "items", "lists")
         )
         self._number = np.frombuffer(entropy.stream("numbers").bytes(8), np.uint64)[0]
+
+    def draw_ahead(self, longest: int) -> None:
+        """Draws the numbers for texts of so many bytes. A copy in another process draws none of its own."""
+        for numbers in (self._texts, self._items, self._lists):
+            numbers.first(-(-longest // 4) + 2)
 
     def texts(self, texts: pa.Array) -> Keys:
         """The key of each text; that of a null is 0."""
@@ -143,22 +150,27 @@ class _Numbers:
     """The random numbers of all lanes, drawn as far as a text needs them; those that are there stay."""
 
     def __init__(self, entropy: Entropy) -> None:
-        self._entropy, self._lock = entropy, threading.Lock()
+        self._entropy: Entropy | None = entropy
+        self._lock = threading.Lock()
         self._drawn = np.zeros((0, LANES), np.uint64)
 
     def first(self, rows: int) -> Words:
         """At least so many rows of numbers, a column for each lane."""
         with self._lock:
             if missing := max(0, rows - len(self._drawn)):
+                if (
+                    self._entropy is None
+                ):  # other numbers would give a text another key than elsewhere
+                    raise InputError(TOO_LONG)
                 fresh = np.frombuffer(self._entropy.bytes(8 * LANES * missing), np.uint64)
                 self._drawn = np.concatenate([self._drawn, fresh.reshape(missing, LANES)])
             return self._drawn
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_entropy": self._entropy, "_drawn": self._drawn}
+        return {"_drawn": self._drawn}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock())
+        self.__dict__.update(state, _entropy=None, _lock=threading.Lock())
 
 
 def order_of_keys(keys: Keys) -> Integers:

@@ -77,6 +77,27 @@ class Resident:
     """An object that values refer to and that stays in this process, also where they go to a file."""
 
 
+class _Pickler(pickle.Pickler):
+    """Names what stays in this process instead of writing it."""
+
+    residents: dict[int, Resident]
+
+    def persistent_id(self, value: Any) -> int | None:
+        if not isinstance(value, Resident):
+            return None
+        self.residents[id(value)] = value
+        return id(value)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts back what stayed in this process."""
+
+    residents: dict[int, Resident]
+
+    def persistent_load(self, name: int) -> Resident:
+        return self.residents[name]
+
+
 class Workspace:
     """A private folder, memory and threads. Use `open_workspace()`."""
 
@@ -134,16 +155,10 @@ class Workspace:
     def _pickled(self, value: Any) -> tuple[bytes, list[memoryview]]:
         """A value without its arrays, and the bytes of these, which are not copied."""
         head, buffers = BytesIO(), list[pickle.PickleBuffer]()
-        pickler = pickle.Pickler(head, protocol=5, buffer_callback=buffers.append)
-        pickler.persistent_id = self._name_of
+        pickler = _Pickler(head, protocol=5, buffer_callback=buffers.append)
+        pickler.residents = self._residents
         pickler.dump(value)
         return head.getvalue(), [buffer.raw() for buffer in buffers]
-
-    def _name_of(self, value: Any) -> int | None:
-        if not isinstance(value, Resident):
-            return None
-        self._residents[id(value)] = value
-        return id(value)
 
     def read(self, path: Path, *, mapped: bool = False) -> Any:
         """The value in a file; if mapped, its arrays stay there."""
@@ -157,8 +172,8 @@ class Workspace:
                 buffers: list[Any] = [whole[a:b] for a, b in pairwise(ends.tolist())]
             else:
                 buffers = [np.fromfile(source, np.uint8, size) for size in sizes[1:]]
-        unpickler = pickle.Unpickler(BytesIO(head), buffers=buffers)
-        unpickler.persistent_load = self._residents.__getitem__
+        unpickler = _Unpickler(BytesIO(head), buffers=buffers)
+        unpickler.residents = self._residents
         return unpickler.load()
 
     def _new_file(self) -> Path:

@@ -63,7 +63,13 @@ class View:
         return ItemFinder(kind=kind, by=self.by, gap=math.floor(self.gap * 1e6), **more)
 
     def bound(
-        self, log: "Log", *, per_user: int, entropy: Entropy, count: str = "users", places: bool = False
+        self,
+        log: "Log",
+        *,
+        per_user: int,
+        entropy: Entropy,
+        count: str = "users",
+        places: bool = False,
     ) -> "Bound":
         """How this view's units are bounded."""
         from murmurlog.counting.bound import Bound

@@ -84,7 +84,7 @@ class Place:
         from murmurlog.logs.engines.spark import connect as connect_spark
         from murmurlog.logs.spark_rows import find_at
 
-        with connect_spark(master=asked.master, scratch_at=asked.scratch, test=False) as engine:
+        with connect_spark(master=asked.master, scratch_at=asked.scratch) as engine:
             return find_at(source, read, engine=engine)
 
     def check(self, plans: Mapping[str, Plan]) -> None:

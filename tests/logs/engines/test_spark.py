@@ -1,19 +1,19 @@
-"""Spark: the same tallies as DuckDB's, on a real cluster, with a worker killed; and what is refused."""
+"""Spark: the same rows, tallies and releases as on this machine, on a real cluster, with a worker killed; and
+what is refused."""
 
 import json
 import subprocess
 import sys
 import time
 import zipfile
-from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
 from types import SimpleNamespace
 
-import engine_tallies
-import fixed_noise
-import ibis
+import engine_results
+import frozen
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from cluster import TIMEOUT, Cluster, environment, needs_spark
@@ -24,17 +24,8 @@ from murmurlog.auditing.verify import verify
 from murmurlog.bundle.canonical import CANONICAL
 from murmurlog.bundle.schema import BY_VALUE
 from murmurlog.errors import EngineError, UsageError
-from murmurlog.logs.cleaning import Cleaning
-from murmurlog.logs.cluster_partitions import encode_on_workers
 from murmurlog.logs.engines import spark
-from murmurlog.logs.engines.spark import (
-    BYTES_A_GROUP,
-    PIP,
-    SparkEngine,
-    check_settings,
-    connect,
-    is_uri,
-)
+from murmurlog.logs.engines.spark import PIP, check_settings, connect, is_uri
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.publishing.release import release
 
@@ -48,12 +39,12 @@ def cluster(tmp_path_factory):
     running.stop()
 
 
-def start(module, cluster, requests, folder):
-    """What a module of tests does on the cluster, begun; it ends up in out.json."""
+def start(cluster, requests, folder):
+    """The results of requests on the cluster, begun; they end up in out.json."""
     (folder / "scratch").mkdir()
     (folder / "requests.json").write_text(json.dumps(requests))
     return subprocess.Popen(
-        [sys.executable, module.__file__, cluster.url, str(folder / "scratch"),
+        [sys.executable, engine_results.__file__, cluster.url, str(folder / "scratch"),
          str(folder / "requests.json"), str(folder / "out.json")],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
@@ -66,12 +57,19 @@ def read_result(process, folder):
     return json.loads((folder / "out.json").read_text())
 
 
-def compare(found, expected):
-    for here, there in zip(found, expected, strict=True):
-        assert here.keys() == there.keys()
-        for name in there:
-            assert here[name] == there[name], name
-            assert here[name] or name in ("broken", "screened")
+def compare(here, there):
+    for one, other in zip(here, there, strict=True):
+        assert one.keys() == other.keys()
+        for name in other:
+            assert one[name] == other[name], name
+            assert one[name] or name in ("broken", "screened")
+
+
+# Of each a release on a log of text, and of the same log as Parquet.
+RELEASES = (
+    "threshold", "threshold-by", "zealous", "korolova-rows", "rounds", "rounds-by", "rounds-random",
+    "rounds-weeks", "rounds-months", "rounds-itemsets", "rounds-pool", "rounds-windows",
+)  # fmt: skip
 
 
 class TestOnACluster:
@@ -92,57 +90,45 @@ class TestOnACluster:
         pq.write_table(log.slice(1500).drop_columns("rank"), tmp_path / "two" / "b.parquet")
         lines = [json.dumps(row, default=str) for row in log.slice(0, 500).to_pylist()]
         (tmp_path / "log.jsonl").write_text("\n".join([*lines, "{not json"]) + "\n")
-        few = engine_tallies.SETTINGS[:1]
+        few = engine_results.EVERY[:1]
         requests = [
-            {"path": str(tmp_path / "log.parquet"), "counted": engine_tallies.SETTINGS, "keep": {BY_VALUE: "country"}},
-            {"path": str(tmp_path / "texts.parquet"), "counted": engine_tallies.SETTINGS[-2:]},
+            {"path": str(tmp_path / "log.parquet"), "counted": engine_results.EVERY, "keep": {BY_VALUE: "country"}},
+            {"path": str(tmp_path / "log.parquet"), "counted": engine_results.EVERY, "unit": "user-week"},
+            {"path": str(tmp_path / "texts.parquet"), "unit": "user-month", "counted": engine_results.EVERY[-2:]},
             {"path": str(tmp_path / "spelled.parquet"), "counted": few, "keys": CANONICAL},
             {"path": str(tmp_path / "unix.parquet"), "counted": few, "where": {"country": "DE"}},
             {"path": str(tmp_path / "decimal.parquet"), "counted": few, "since": "2024-01-09"},
             {"path": str(tmp_path / "two"), "counted": few, "where": {"country": ""}},
             {"path": str(tmp_path / "log.jsonl"), "counted": few, "url": "full",
-             "columns": {name: name for name in log.column_names[:5]}},
+             "source": {"columns": {name: name for name in log.column_names[:5]}}},
         ]  # fmt: skip
-        running = start(engine_tallies, cluster, requests, tmp_path)
-        expected = engine_tallies.count_on_duckdb(requests)
+        running = start(cluster, requests, tmp_path)
+        expected = engine_results.on_duckdb(requests)
         compare(read_result(running, tmp_path), expected)
         assert expected[-1]["broken"]["not JSON"] == 1
 
-    def test_rounds_sum_up_publish_and_count_what_they_do_on_duckdb(self, cluster, tmp_path):
-        pq.write_table(hostile_log(3000, seed=1), tmp_path / "log.parquet")
-        asked = (
-            ("query", "user", 10, "first"),
-            ("click", "user-week", 20, "random"),
-            ("itemset", "user", 10, "first"),
+    def test_releases_are_those_of_this_machine(self, cluster, tmp_path):
+        path = str(tmp_path / "log.parquet")
+        options = pyarrow.csv.ConvertOptions(strings_can_be_null=True)
+        pq.write_table(
+            pyarrow.csv.read_csv(frozen.LOG, convert_options=options), path, row_group_size=1000
         )
-        requests = [
-            {"path": str(tmp_path / "log.parquet"), "kind": kind, "unit": unit, "d": d, "way": way}
-            for kind, unit, d, way in asked
-        ]
-        public = ["maps", "x'y", "[b]", "a b", *(f"nobody asks {n}" for n in range(60))]
-        requests.append({**requests[0], "pool": public, "earlier": ["$1", "nobody asks this now"]})
-        requests[-1] |= {
-            "select_from": "2024-01-10T22:00:50.5",
-            "count_from": "2024-01-20T12:00:00",
-        }
-        running = start(fixed_noise, cluster, requests, tmp_path)
-        expected = fixed_noise.release_on_duckdb(requests)
-        for here, there in zip(read_result(running, tmp_path), expected, strict=True):
-            assert len(there["sums"]) == 4
-            for k, sums in enumerate(there["sums"]):
-                assert here["sums"][k] == sums, k
-            assert here == there
+        requests = [{"release": name, "with": {"source": path}} for name in RELEASES]
+        requests += [{"release": name, "with": {}} for name in ("rounds", "threshold-untimed")]
+        running = start(cluster, requests, tmp_path)
+        expected = engine_results.on_duckdb(requests)
+        compare(read_result(running, tmp_path), expected)
 
     def test_a_killed_worker_changes_nothing(self, cluster, tmp_path):
         pq.write_table(hostile_log(50_000, seed=3), tmp_path / "log.parquet")
-        requests = [{"path": str(tmp_path / "log.parquet"), "counted": engine_tallies.SETTINGS[:2]}]
+        requests = [{"path": str(tmp_path / "log.parquet"), "counted": engine_results.EVERY[:2]}]
         before = len(cluster.executors(1))
-        running = start(engine_tallies, cluster, requests, tmp_path)
-        expected = engine_tallies.count_on_duckdb(requests)
+        running = start(cluster, requests, tmp_path)
+        expected = engine_results.on_duckdb(requests)
         end = time.monotonic() + TIMEOUT
-        # The self-test takes six names; wait for a write after that, with both at work.
+        # Wait for a write after the rows were read, with both at work.
         while not any(
-            int(p.parent.name[1:]) > 6 for p in tmp_path.glob("scratch/.m*/t*/_temporary")
+            int(p.parent.name[1:]) > 1 for p in tmp_path.glob("scratch/.m*/t*/_temporary")
         ):
             assert running.poll() is None, running.stdout.read()[-3000:]
             assert time.monotonic() < end
@@ -179,6 +165,22 @@ class TestOnACluster:
         for name in ("zealous", "threshold", "korolova"):
             assert verify(tmp_path / name).exit_code == 0
             assert pq.read_table(tmp_path / name / "data" / "query.parquet").num_rows > 0
+
+    def test_tasks_that_fail_or_run_twice_change_nothing(self, tmp_path):
+        done = run(REPEATED, tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        first, again, ran = json.loads(done.stdout.splitlines()[-1])
+        assert ran > 8  # each of the two jobs ran tasks again
+        assert first == again
+
+    def test_nothing_but_sums_labels_and_published_keys_comes_here(self, tmp_path):
+        write(invent(rows=20_000, seed=1), tmp_path / "log.parquet")
+        done = run(BROUGHT, tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        kinds, largest, rows = json.loads(done.stdout.splitlines()[-1])
+        # Counts of rows, sums of a shard, the labels of published items, and numbers of who holds these.
+        assert set(kinds) == {"ReadCounts", "Sums", "tuple", "tuple of ndarray"}
+        assert largest < rows / 5
 
     def test_a_session_that_commits_in_another_way_is_not_asked_how(self, tmp_path):
         done = run(COMMITS, tmp_path)
@@ -234,6 +236,7 @@ class TestOnACluster:
         for name in ("scratch", "temporary"):
             for odd in ODD:
                 (tmp_path / name / odd).mkdir(parents=True)
+        (tmp_path / "log.csv").write_text("user,query\na,x\nb,y\nc,z\n")
         before = sorted(tmp_path.rglob("*"))
         temporary = tmp_path / "temporary" / "".join(ODD).replace(",", "")
         temporary.mkdir()
@@ -347,7 +350,7 @@ def compare_rows(folder, requests):
     assert done.returncode == 0, done.stderr[-3000:]
     for asked, here, there in json.loads(done.stdout.splitlines()[-1]):
         assert here == there, asked
-        assert here[0], asked
+        assert here["rows"], asked
 
 
 def run(script, folder, cwd=None, **more):
@@ -363,9 +366,9 @@ ODD = ("a b", "day=1", "ü", "100%", "a%20b", "a+b#c", "a:b", "[a]", "{a,b}", "a
 SCRATCH = """
 import json, os, sys
 from pathlib import Path
-import pyarrow as pa
-from pyspark.sql import SparkSession
 from murmurlog.logs.engines.spark import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 
 def mode(path):
     return oct(path.stat().st_mode & 0o777)
@@ -373,14 +376,13 @@ def mode(path):
 found = []
 home = Path(sys.argv[1])
 temporary = Path(os.environ["TMPDIR"])
-with connect(master="local[2]", test=False) as outer:
+with connect(master="local[2]") as outer:
     for folder in sorted((home / "scratch").iterdir()):
-        with connect(scratch_at=str(folder), test=False) as engine:
-            kept = engine.materialise(engine.keep(pa.table({"a": [1, 2, 3]})))
-            kept = engine.store_batches(pa.schema([("a", pa.int64())]), engine.batches(kept))
+        with connect(scratch_at=str(folder)) as engine:
+            log = read(find(str(home / "log.csv")), engine=engine)
             (private,) = folder.iterdir()
-            rows = sum(batch.num_rows for batch in engine.batches(kept))
-            tables = [path for path in private.iterdir() if path.name == "t3"]
+            rows = sum(log.partitions.results(lambda rows: rows.count))
+            tables = [path for path in private.iterdir() if path.name == "t2"]
             local = [path for path in temporary.glob(".murmurlog-*") if path == outer.private]
             found.append([rows, len(tables), mode(private), len(local), mode(local[0])])
 print(json.dumps(found))
@@ -393,35 +395,90 @@ with connect(master="local[1]"):
 ROWS = """
 import json, sys
 from pathlib import Path
-from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.log import read
-from murmurlog.logs.source import find
-from murmurlog.logs.engines.spark import connect as connect_spark
+from engine_results import on_duckdb, on_spark
+from murmurlog.logs.engines.spark import connect
 
-def rows(engine, path, source=None, **reading):
-    log = read(find(path, **(source or {})), engine=engine, **reading)
-    some = [list(map(str, r.values())) for b in engine.batches(log.table) for r in b.to_pylist()]
-    return sorted(some), dict(log.broken)
+with connect(master="local[2]") as spark:
+    requests = json.loads((Path(sys.argv[1]) / "requests.json").read_text())
+    both = zip(requests, on_duckdb(requests), json.loads(json.dumps(on_spark(spark, requests))))
+    print(json.dumps([*both]))
+"""
+# Three tries for a task, and the first of each is lost after its work; then once more without.
+REPEATED = """
+import json, sys
+from functools import partial
+from pathlib import Path
+import frozen
+from murmurlog.logs.engines import spark
+from murmurlog.logs.engines.spark import connect
+from murmurlog.logs.engines.spark_worker import run
 
-found = []
-with connect_spark(master="local[2]", test=False) as spark:
-    for asked in json.loads((Path(sys.argv[1]) / "requests.json").read_text()):
-        with connect() as duck:
-            found.append([asked, rows(duck, **asked), rows(spark, **asked)])
-print(json.dumps(found))
+lost = Path(sys.argv[1]) / "lost"
+lost.mkdir()
+
+def lose(batches, **how):
+    from pyspark import TaskContext
+    yield from run(batches, **how)
+    task = TaskContext.get()
+    try:
+        (lost / f"{task.stageId()}-{task.partitionId()}").touch(exist_ok=False)
+    except FileExistsError:
+        return
+    raise RuntimeError("lost")
+
+with connect(master="local[2,3]", scratch_at=sys.argv[1]):
+    spark.run = lose
+    asked = {"engine": "spark", "scratch": sys.argv[1]}
+    first = [frozen.release_tables(name, **asked) for name in ("rounds-days", "threshold-by")]
+    ran = len([*lost.iterdir()])
+    spark.run = run
+    again = [frozen.release_tables(name, **asked) for name in ("rounds-days", "threshold-by")]
+    assert len([*lost.iterdir()]) == ran
+    print(json.dumps([first, again, ran]))
+"""
+BROUGHT = """
+import json, sys
+import numpy as np
+from pathlib import Path
+from murmurlog.logs.engines import spark, spark_partitions
+from murmurlog.publishing.release import release
+
+kinds, largest = set(), 0
+real = spark_partitions.unpack
+
+def look(packed, text_keys):
+    global largest
+    value = real(packed, text_keys)
+    kind = type(value).__name__
+    if kind == "tuple" and all(isinstance(part, np.ndarray) for part in value):
+        kind += " of ndarray"
+    kinds.add(kind)
+    if kind != "ReadCounts":
+        largest = max(largest, len(value.keys) if kind == "Sums" else len(value[0]))
+    return value
+
+spark.unpack = spark_partitions.unpack = look
+folder = Path(sys.argv[1])
+made = release(str(folder / "log.parquet"), out=folder / "bundle", epsilon=8, delta=1e-4,
+               tables=["query", "pair"], engine="spark", master="local[2]")
+print(json.dumps([sorted(kinds), largest, 20000]))
 """
 # There is no version 3: whoever took it over from the session could write nothing.
 COMMITS = """
-import pyarrow as pa
+import sys
+from pathlib import Path
 from pyspark.sql import SparkSession
 from murmurlog.logs.engines.spark import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 version = "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version"
 builder.config(version, "3").getOrCreate()
-with connect(test=False) as engine:
-    kept = engine.keep(pa.table({"a": [1, 2, 3]}))
-    print(sum(batch.num_rows for batch in engine.batches(kept)), "rows")
+log = Path(sys.argv[1]) / "log.csv"
+log.write_text("user,query\\na,x\\nb,y\\nc,z\\n")
+with connect() as engine:
+    print(sum(read(find(str(log)), engine=engine).partitions.results(lambda rows: rows.count)), "rows")
 """
 
 RELEASES = """
@@ -454,7 +511,7 @@ from murmurlog.logs.engines.spark import connect
 from murmurlog.logs.spark_rows import find_at
 
 told = {}
-with connect(master="local[2]", test=False) as engine:
+with connect(master="local[2]") as engine:
     for path in Path(sys.argv[1]).iterdir():
         try:
             if path.name == "unread":
@@ -513,58 +570,3 @@ def test_a_uri_is_told_from_a_path():
     assert not is_uri("/logs/a.parquet")
     assert not is_uri("file.duckdb::table")
     assert not is_uri("logs/*.parquet")
-
-
-class Frame:
-    """A frame that notes by which columns its rows are grouped before Python sees them."""
-
-    def __init__(self):
-        self.steps = []
-
-    def __getattr__(self, name):
-        def step(*arguments):
-            self.steps.append((name, *arguments))
-            return self
-
-        return step
-
-    @property
-    def _jdf(self):
-        plan = SimpleNamespace(stats=lambda: SimpleNamespace(sizeInBytes=lambda: 9 * BYTES_A_GROUP))
-        return SimpleNamespace(queryExecution=lambda: SimpleNamespace(optimizedPlan=lambda: plan))
-
-
-def test_rows_are_brought_together_by_what_must_not_be_split(monkeypatch):
-    """Without Spark: all rows of a user are in one group, and all sums of a shard in one task."""
-    engine, frame = SparkEngine.__new__(SparkEngine), Frame()
-    engine.session = SimpleNamespace(
-        sql=lambda _: frame, sparkContext=SimpleNamespace(defaultParallelism=2)
-    )
-    engine.backend = SimpleNamespace(compile=lambda expression: expression)
-    monkeypatch.setattr(spark, "spark_schema", lambda schema: schema)
-    monkeypatch.setattr(spark, "translate_errors", nullcontext)  # it imports Spark's own
-    monkeypatch.setattr(engine, "write", lambda rows: rows, raising=False)
-    engine.group_rows("rows", "user", list, "schema")
-    engine.exchange("rows", list, list, "schema", shards=12)
-    names = [step[0] for step in frame.steps]
-    assert names == ["repartition", "mapInArrow", "mapInArrow", "repartition", "mapInArrow"]
-    assert frame.steps[0] == ("repartition", 9, "user")
-    assert frame.steps[3] == ("repartition", 3, "shard")
-
-
-def test_a_log_is_encoded_by_groups_of_users():
-    groupings = []
-
-    class Told(Exception):
-        pass
-
-    def group_rows(rows, by, work, schema):
-        groupings.append((by, rows.columns))
-        raise Told
-
-    table = ibis.table({"user": "string", "query": "string"}, name="log")
-    with pytest.raises(Told):
-        encode_on_workers(table, SimpleNamespace(group_rows=group_rows), Cleaning(timed=False))
-    ((by, columns),) = groupings
-    assert by == "user"
-    assert by in columns

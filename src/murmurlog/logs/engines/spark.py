@@ -1,10 +1,8 @@
-"""The engine for clusters: Spark behind Ibis, with tables as Parquet files that all workers reach.
+"""The engine for clusters: Spark reads Parquet, and the functions of partitions run on its workers.
 
-Nothing is collected: what is used twice is written to a private folder and read again, and rows
-come to this process as a stream of Arrow batches, one partition at a time. No noise is drawn on a
-worker, where a task can run twice. Python functions run on the workers, on batches; the package
-is sent there as a zip file. Independent of logs. Spark comes with the extra `spark` and is imported
-late.
+Values of partitions are rows of bytes in Parquet files, in a private folder that all workers reach. No
+noise is drawn on a worker, where a task can run twice. The package is sent there as a zip file. Spark
+comes with the extra `spark` and is imported late.
 """
 
 import os
@@ -13,39 +11,43 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import ibis
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurlog.bundle.keys import NORMALISER, normalise
+from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.scratch import PREFIX, scratch
 from murmurlog.errors import EngineError, UsageError
-from murmurlog.logs.engines.protocol import SharedTable, Work
-from murmurlog.logs.engines.self_test import HOSTILE, self_test
+from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.engines.spark_errors import translate_errors
+from murmurlog.logs.engines.spark_partitions import SparkPartitions
 from murmurlog.logs.engines.spark_worker import (
-    SENT,
-    BroadcastTable,
-    MappedTable,
-    apply_to_each,
-    check_normaliser,
-    normalise_texts,
-    pack,
+    COUNTS,
+    PartitionTexts,
+    Work,
+    read_pieces,
+    run,
+    settle,
+    unpack,
 )
+from murmurlog.logs.rows import ReadRows, RowReader
+from murmurlog.logs.source import Source
+from murmurlog.logs.text_keys import TextKeys
+
+T = TypeVar("T")
 
 ROWS_A_BATCH = 20_000
-ROWS_A_GROUP = 1_000_000  # of a file that this process writes
-BYTES_A_GROUP = 2 << 20  # of a source's files, for each partition of encoded rows
-MOST_GROUPS = 4096
-SHARDS_A_TASK = 4
+BYTES_A_BATCH = 32 << 20
+LONGEST_TEXT = 2_000_000  # bytes, as of a record of text
+BYTES_A_PARTITION = 2 << 20  # of a source's files
+MOST_PARTITIONS = 4096
 ROW_GROUP = 16 << 20  # bytes; a stream holds about one row group
-IPC = "ipc binary"  # the schema of Arrow batches on their way
+ROW = "number int, value binary"
 # Settings that override the cluster's defaults.
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -62,7 +64,9 @@ SETTINGS = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_A_BATCH),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(BYTES_A_BATCH),
 }
+FOR_VALUES = {"spark.sql.parquet.enableVectorizedReader": "false"}  # it holds 4096 rows at a time
 # Java compiles for short runs: its second compiler took most of the time of a small release. The driver, which
 # plans and moves rows of bytes, does without; on executors it waits for code that runs ten times as often.
 EXECUTORS = (
@@ -76,9 +80,11 @@ AT_START = {
     "spark.ui.enabled": "false",  # it would show query plans to anyone who opens the port
     "spark.ui.showConsoleProgress": "false",
 }
-# For every table that is written, also in a session that we did not start.
+# For all values that are written, also in a session that we did not start.
 WRITTEN = {
     "parquet.block.size": str(ROW_GROUP),
+    "parquet.page.size.row.check.min": "1",  # else a hundred values are in memory
+    "parquet.enable.dictionary": "false",
     # With version 2 a task that fails during its commit leaves rows behind.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
 }
@@ -93,211 +99,208 @@ LITERALLY = {
 PIP = "pip install 'murmurlog[spark]'"
 
 
-def _time(time: Any) -> Any: ...
+@dataclass(frozen=True, eq=False)
+class StoredValues:
+    """Values as rows of bytes in a folder of Parquet files."""
+
+    engine: "SparkEngine"
+    name: str
+
+    @property
+    def frame(self) -> Any:
+        """The rows, as Spark reads them."""
+        reader = self.engine.values.read.options(**LITERALLY).schema(ROW)
+        return reader.parquet(f"{self.engine.folder}/{self.name}")
+
+    def read(self, number: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """The values one after the other, by number; or those with one number."""
+        disk = self.engine.disk
+        with translate_errors():
+            if disk is not None:  # no job of Spark is needed where this process reads the files
+                yield from _read_files(disk / self.name, number)
+                return
+            rows = self.frame if number is None else self.frame.where(f"number = {number}")
+            for row in rows.sort("number").toLocalIterator():
+                yield row["number"], bytes(row["value"])
+
+    def close(self) -> None:
+        """Deletes the files."""
+        self.engine.delete(self.name)
 
 
-# Times have no zone in our tables, but Spark counts from 1970 only in one; the session's is UTC.
-_ZONED = ibis.udf.scalar.builtin(
-    _time, name="to_timestamp_ltz", signature=(("timestamp",), "timestamp")
-)
-_MICROSECONDS = ibis.udf.scalar.builtin(
-    _time, name="unix_micros", signature=(("timestamp",), "int64")
-)
+def _read_files(folder: Path, number: int | None) -> Iterator[tuple[int, bytes]]:
+    places = []
+    for file in sorted(folder.glob("part-*")):
+        opened = pq.ParquetFile(file)
+        for group in range(opened.num_row_groups):
+            numbers = opened.read_row_group(group, ["number"]).column(0).to_pylist()
+            places += [(value, file, group, row) for row, value in enumerate(numbers)]
+    for value, file, group, row in sorted(places):
+        if number in (None, value):
+            values = pq.ParquetFile(file).read_row_group(group, ["value"]).column(0)
+            yield value, values[row].as_py()
+
+
+@dataclass(frozen=True, eq=False)
+class Broadcast(Generic[T]):
+    """A value that Spark sends to each worker once."""
+
+    sent: Any
+
+    def __call__(self) -> T:
+        return self.sent.value  # type: ignore[no-any-return]
 
 
 class SparkEngine:
-    """A session whose tables are Parquet files in a private folder. Use `spark.connect()`."""
+    """A session that stores values in a private folder. Use `spark.connect()`."""
 
     name = "spark"
-    local = None
-    dense = False  # each partition counts for itself
 
     def __init__(self, session: Any, folder: str, private: Path) -> None:
         self.session = session
-        self.backend = _backend(session)
+        self.values = session.newSession()  # rows of bytes are large, rows of a source are not
+        for name, value in {**SETTINGS, **FOR_VALUES}.items():
+            self.values.conf.set(name, value)
         self.folder = folder  # where workers write; deleted with the engine
         self.private = private  # a folder of this machine; deleted with the engine
-        self._tables = 0
-        self._kept: dict[str, str] = {}  # the files of tables, by their names
+        self._names, self._sent = 0, list[Any]()
         # The same folder as a path of this machine, if it is one: Hadoop does not decode a %20.
         on_disk = re.fullmatch(r"file:/+(?P<path>.*)", folder)
-        self._disk = Path("/" + on_disk["path"]) if on_disk else None
+        self.disk = Path("/" + on_disk["path"]) if on_disk else None
 
     @property
     def version(self) -> str:
-        return f"spark {self.session.version}, ibis {ibis.__version__}"
+        return f"spark {self.session.version}"
 
-    def materialise(self, expression: Any) -> Any:
-        """The expression's rows, computed once and kept."""
+    def read(
+        self,
+        source: Source,
+        cleaning: Cleaning,
+        *,
+        where: Mapping[str, str],
+        keep: Sequence[str],
+        unit: str,
+        text_keys: TextKeys,
+        say: Callable[[str], None],
+        advance: Callable[[int], None],
+    ) -> ReadRows:
+        """The clean rows of a source in partitions of units."""
+        from murmurlog.logs.spark_rows import source_rows
+
+        rows = source_rows(source, self, where, keep, urls=cleaning.url is not None, say=say)
+        say("normalising text")
+        text_keys.draw_ahead(LONGEST_TEXT)
+        bits = self._bits(rows.frame)
+        reader = self.share(
+            RowReader(
+                cleaning=cleaning, text_keys=text_keys, texts=PartitionTexts(), unit=unit, bits=bits
+            )
+        )
+        stored = self.exchange(
+            rows.frame, partial(read_pieces, statement=rows.statement), settle,
+            reader=reader, numbers=range(COUNTS, 1 << bits),
+        )  # fmt: skip
+        ((_, packed),) = stored.read(COUNTS)
+        counts = unpack(packed, text_keys)
+        advance(counts.rows)
+        broken = {**rows.broken}
+        for reason, number in counts.broken.items():
+            broken[reason] = broken.get(reason, 0) + number
+        partitions = SparkPartitions[Any](stored, 1 << bits, self, reader, text_keys)
+        return ReadRows(
+            partitions=partitions, rows=counts.rows, broken=broken, screened=counts.screened
+        )
+
+    def _bits(self, frame: Any) -> int:
+        """How many bits of its unit's key say in which partition a row is."""
         with translate_errors():
-            return self.write(self.session.sql(self.backend.compile(expression)))
-
-    def keep(self, table: pa.Table) -> Any:
-        """An Arrow table as a table of the engine, by way of a file on this machine."""
-        return self.store_batches(table.schema, table.to_batches())
-
-    def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
-        """The rows as a stream of Arrow batches, unordered; little of them is in memory at a time."""
-        if not isinstance(expression.op(), ibis.expr.operations.DatabaseTable) or (
-            expression.get_name() not in self._kept
-        ):
-            # A task that is repeated must not change the rows.
-            expression = self.materialise(expression)
-        yield from self.read(expression, *expression.columns)
-
-    def read(self, table: Any, *columns: str) -> Iterator[pa.RecordBatch]:
-        """Some columns of a table that was kept, in no particular order."""
-        schema, name = table.select(*columns).schema().to_pyarrow(), table.get_name()
-        if self._disk is not None:  # no job of Spark is needed where this process reads the files
-            path = self._disk / self._kept[name]
-            for file in [path] if path.is_file() else sorted(path.glob("part-*")):
-                with file.open("rb") as opened:
-                    for batch in pq.ParquetFile(opened).iter_batches(ROWS_A_BATCH, columns=columns):
-                        yield batch.select(columns).cast(schema)
-            return
-        with translate_errors():
-            rows = self.session.table(name).select(*columns)
-            for (one,) in rows.mapInArrow(pack, IPC).toLocalIterator():
-                with pa.ipc.open_stream(one) as stream:
-                    for batch in stream:
-                        yield batch.cast(schema)
-
-    def map_batches(
-        self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
-    ) -> Any:
-        """A new table of `schema`, made by a Python function from the batches of `source`.
-
-        The function runs on the workers, and more than once where a task is lost.
-        """
-        with translate_errors():
-            return self.map_stream(source, partial(apply_to_each, function=function), schema)
-
-    def number_rows(self, expression: Any, name: str) -> Any:
-        """The expression's rows, kept, with a whole number in a new column: no two have the same.
-
-        The numbers have gaps, because each partition counts for itself, and are unique: a task that
-        is repeated replaces its earlier output.
-        """
-        from pyspark.sql import functions
-
-        with translate_errors():
-            rows = self.session.sql(self.backend.compile(expression))
-            return self.write(rows.withColumn(name, functions.monotonically_increasing_id()))
-
-    def store_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
-        """A stream of Arrow batches as a table, by way of a file on this machine."""
-        file = self.private / f"{self._new()}.parquet"
-        with pq.ParquetWriter(file, schema) as out:
-            for batch in batches:
-                out.write_batch(batch, row_group_size=ROWS_A_GROUP)
-        return self.adopt(file, schema)
-
-    @property
-    def cluster(self) -> "SparkEngine":
-        return self
+            size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+        partitions = min(max(self.tasks, -(-size // BYTES_A_PARTITION)), MOST_PARTITIONS)
+        return (partitions - 1).bit_length()
 
     @property
     def tasks(self) -> int:
         """How many tasks run at the same time."""
         return int(self.session.sparkContext.defaultParallelism)
 
-    def group_rows(self, rows: Any, by: str, work: Work, schema: pa.Schema) -> Any:
-        """What `work` makes of each group of rows, kept; rows with one value of `by` are in one group."""
+    def run(
+        self, values: StoredValues, work: Work, *, reader: Callable[[], RowReader]
+    ) -> StoredValues:
+        """What `work` makes of values, stored."""
         with translate_errors():
-            frame = self.session.sql(self.backend.compile(rows))
-            size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
-            groups = min(max(self.tasks, -(-size // BYTES_A_GROUP)), MOST_GROUPS)
-            return self.write(self._map(frame.repartition(groups, by), work, schema))
-
-    def map_stream(self, source: Any, work: Work, schema: pa.Schema) -> Any:
-        """What `work` makes of the rows of a table, as many at a time as a task has; kept."""
-        with translate_errors():
-            return self.write(self._map(self._frame(source), work, schema))
+            return self._store(_map(values.frame, work, reader))
 
     def exchange(
-        self, source: Any, work: Work, then: Work, schema: pa.Schema, *, shards: int
-    ) -> Any:
-        """What `then` makes of the rows (shard, bytes) that `work` makes, those of a shard together; kept."""
+        self,
+        values: Any,
+        work: Work,
+        then: Work,
+        *,
+        reader: Callable[[], RowReader],
+        numbers: range = range(0),
+    ) -> StoredValues:
+        """What `then` makes of what `work` makes, values with one number together and in one task; stored.
+
+        `values` are stored, or rows of a source. Each of `numbers` has a value, if only one without bytes.
+        """
         with translate_errors():
-            sent = self._map(self._frame(source), work, SENT)
-            together = sent.repartition(max(self.tasks, shards // SHARDS_A_TASK), "shard")
-            return self.write(self._map(together, then, schema))
+            sent = _map(values.frame if isinstance(values, StoredValues) else values, work, reader)
+            if numbers:
+                empty = self.values.range(numbers.start, numbers.stop, 1, 1)
+                sent = sent.union(
+                    empty.selectExpr("CAST(id AS INT) AS number", "CAST('' AS BINARY) AS value")
+                )
+            together = sent.repartition(self.tasks, "number").sortWithinPartitions("number")
+            return self._store(_map(together, then, reader))
 
-    def unpack(self, source: Any, work: Work, schema: pa.Schema) -> Any:
-        """What `work` makes of the rows of a table, computed whenever it is used."""
+    def share(self, value: T) -> Broadcast[T]:
+        """A value that is opened on the workers."""
         with translate_errors():
-            return self.view(self._map(self._frame(source), work, schema))
+            sent = self.session.sparkContext.broadcast(value)
+        self._sent.append(sent)
+        return Broadcast(sent)
 
-    def _frame(self, source: Any) -> Any:
-        return self.session.sql(self.backend.compile(source))
+    def _store(self, rows: Any) -> StoredValues:
+        name = self._new_name()
+        rows.write.options(**WRITTEN).parquet(f"{self.folder}/{name}")
+        return StoredValues(self, name)
 
-    def _map(self, frame: Any, work: Work, schema: pa.Schema) -> Any:
-        checked = partial(check_normaliser, work=work, normaliser=NORMALISER)
-        return frame.mapInArrow(checked, spark_schema(schema))
-
-    def share(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> SharedTable:
-        """The batches as a table that workers can open, a chunk for each."""
-        file = self.private / f"{self._new()}.arrow"
-        with pa.ipc.new_file(file, schema) as out:
-            for batch in batches:
-                out.write_batch(batch)
-        if self._disk is None:
-            sent = self.session.sparkContext.broadcast(file.read_bytes())
-            return BroadcastTable(sent)
-        return MappedTable(str(shutil.move(file, self._disk / file.name)))
-
-    def microseconds(self, time: Any) -> Any:
-        """A time as whole microseconds since 1970, so that differences are exact."""
-        return _MICROSECONDS(_ZONED(time))
-
-    def write(self, rows: Any) -> Any:
-        """The rows of a Spark frame, written once, as a table."""
-        name = self._new()
-        path = f"{self.folder}/{name}"
+    def adopt(self, file: Path) -> Any:
+        """The rows of a Parquet file of this machine, which is moved to where workers reach it."""
+        target = f"{self.folder}/{self._new_name()}.parquet"
         with translate_errors():
-            rows.write.options(**WRITTEN).parquet(path)
-            self._kept[name] = name
-            again = self.session.read.options(**LITERALLY).schema(rows.schema)
-            return self.view(again.parquet(path), name)
-
-    def view(self, rows: Any, name: str | None = None) -> Any:
-        """The rows of a Spark frame as a table that is computed whenever it is used."""
-        name = name or self._new()
-        with translate_errors():
-            rows.createTempView(name)
-            return self.backend.table(name)
-
-    def adopt(self, file: Path, schema: pa.Schema) -> Any:
-        """A Parquet file of this machine as a table; it is moved to where workers reach it."""
-        name = self._new()
-        target = f"{self.folder}/{name}.parquet"
-        with translate_errors():
-            if self._disk is not None:
-                shutil.move(file, self._disk / f"{name}.parquet")
+            if self.disk is not None:
+                shutil.move(file, self.disk / Path(target).name)
             else:
                 path = _hadoop_path(self.session, target)
                 files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
                 files.moveFromLocalFile(_hadoop_path(self.session, literal(file)), path)
-            self._kept[name] = f"{name}.parquet"
-            again = self.session.read.options(**LITERALLY).schema(spark_schema(schema))
-            return self.view(again.parquet(target), name)
+            return self.session.read.options(**LITERALLY).parquet(target)
 
-    def _new(self) -> str:
-        self._tables += 1
-        return f"t{self._tables}"
+    def delete(self, name: str) -> None:
+        """Deletes stored values."""
+        if self.disk is not None:
+            shutil.rmtree(self.disk / name, ignore_errors=True)
+            return
+        with translate_errors():
+            path = _hadoop_path(self.session, f"{self.folder}/{name}")
+            files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
+            files.delete(path, True)
 
-    def self_test(self) -> None:
-        """Raises unless Spark and the workers' Python give known answers."""
-        self_test(self)
-        schema = pa.schema([("raw", pa.string()), ("clean", pa.string())])
-        given = self.keep(pa.table({"raw": pa.array(HOSTILE, pa.string())}))
-        found = self.map_batches(schema, given, normalise_texts)
-        rows = {row["raw"]: row["clean"] for b in self.batches(found) for row in b.to_pylist()}
-        if rows != {text: normalise(text) for text in HOSTILE}:
-            raise EngineError(
-                f"{self.version} fails its self-test: text that is cleaned on the workers differs "
-                "from what this process makes of it. Use one version of Python."
-            )
+    def close(self) -> None:
+        """Takes back what was sent to the workers."""
+        for sent in self._sent:
+            with suppress(Exception):  # the session may be gone
+                sent.destroy()
+
+    def _new_name(self) -> str:
+        self._names += 1
+        return f"t{self._names}"
+
+
+def _map(frame: Any, work: Work, reader: Callable[[], RowReader]) -> Any:
+    checked = partial(run, work=work, reader=reader, normaliser=NORMALISER)
+    return frame.mapInArrow(checked, ROW)
 
 
 def is_uri(path: str) -> bool:
@@ -330,13 +333,11 @@ def check_settings(*, master: str | None, scratch_at: str | None, memory: str | 
 
 
 @contextmanager
-def connect(
-    *, master: str | None = None, scratch_at: str | None = None, test: bool = True
-) -> Iterator[SparkEngine]:
+def connect(*, master: str | None = None, scratch_at: str | None = None) -> Iterator[SparkEngine]:
     """An engine on a cluster, or on this machine with master local[*].
 
     Without a master it is the one that spark-submit or spark-defaults.conf names, or the session
-    that runs already. Its tables are in a new private folder below `scratch_at`.
+    that runs already. Its values are in a new private folder below `scratch_at`.
     """
     check_settings(master=master, scratch_at=scratch_at, memory=None)
     with ExitStack() as stack:
@@ -349,8 +350,7 @@ def connect(
         folder = stack.enter_context(_folder(session, scratch_at, private))
         session.sparkContext.addPyFile(_package(private).as_uri())  # a URI indeed: # would end it
         engine = SparkEngine(session, folder, private)
-        if test:
-            engine.self_test()
+        stack.callback(engine.close)
         yield engine
 
 
@@ -432,7 +432,7 @@ def _started(kind: Any, master: str | None, private: Path) -> Any:
 
 @contextmanager
 def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str]:
-    """A new folder for tables, as Spark names it, deleted when the block ends."""
+    """A new folder for values, as Spark names it, deleted when the block ends."""
     if scratch_at is None:
         yield literal(private)
     elif not is_uri(scratch_at):
@@ -467,36 +467,3 @@ def _package(private: Path) -> Path:
             if file.is_file() and "__pycache__" not in file.parts:
                 packed.write(file, Path("murmurlog") / file.relative_to(home))
     return target
-
-
-def spark_schema(schema: pa.Schema) -> Any:
-    """The columns as Spark has them, times without a zone."""
-    from ibis.backends.pyspark.datatypes import PySparkSchema
-    from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
-
-    fields = PySparkSchema.from_ibis(ibis.Schema.from_pyarrow(schema)).fields
-    for field in fields:
-        if isinstance(field.dataType, TimestampType):
-            field.dataType = TimestampNTZType()
-    return StructType(fields)
-
-
-def _backend(session: Any) -> Any:
-    """Ibis on Spark, but small results are collected as rows, without pandas."""
-    from ibis.backends.pyspark import Backend
-
-    backend = type("Rows", (Backend,), {"to_pyarrow": _to_pyarrow})()
-    backend.do_connect(session)
-    return backend
-
-
-def _to_pyarrow(backend: Any, expression: Any, /, **_: Any) -> Any:
-    """The whole result, in memory: for sums and counts, and for tests."""
-    from ibis.formats.pyarrow import PyArrowData
-
-    table = expression.as_table()
-    with translate_errors():
-        rows = backend.raw_sql(backend.compile(table)).collect()
-    schema = table.schema()
-    found = pa.Table.from_pylist([row.asDict() for row in rows], schema=schema.to_pyarrow())
-    return expression.__pyarrow_result__(PyArrowData.convert_table(found, schema))

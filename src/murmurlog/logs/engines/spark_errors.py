@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from murmurlog.errors import EngineError, InputError, MurmurlogError
+from murmurlog.logs.text_keys import TOO_LONG
 
 # Errors of Spark by a part of their text, and the messages shown instead, since Spark's own can
 # quote rows.
@@ -55,6 +56,8 @@ _ERRORS: Mapping[str, tuple[type[MurmurlogError], str]] = {
         "a file of the source is damaged, or changed while it was read",
     ),
     "is not a Parquet file": (InputError, "a file of the source is not Parquet"),
+    TOO_LONG: (InputError, TOO_LONG),
+    "Invalid UTF8": (InputError, "the source holds text that is not valid UTF-8"),
     "UnicodeDecodeError": (InputError, "the source holds text that is not valid UTF-8"),
     "MALFORMED_CHARACTER": (InputError, "the source holds text that is not valid UTF-8"),
     "SparkContext was shut down": (EngineError, "Spark was stopped while it was in use"),

@@ -1,88 +1,261 @@
-"""Functions of streams of Arrow batches that run on the workers of a Spark cluster.
+"""Functions that run on the workers of a Spark cluster, on streams of Arrow batches.
 
-Workers import it from the zip file that is sent to them, so it imports only pyarrow, the text rules
-of murmurlog and, late, DuckDB.
+A value of a partition (or of a range of keys) is a row: its number, and the value as bytes. The functions
+of partitions that run there are those that run in this process. Workers import this module from the zip
+file that is sent to them.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+import gc
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from io import BytesIO
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.keys import NORMALISER, normalise
+from murmurlog.bundle.keys import NORMALISER
+from murmurlog.logs.partitions import Sums, by_shard, merge_sums
+from murmurlog.logs.rows import Integers, RowPiece, RowReader, Rows, Texts
+from murmurlog.logs.text_keys import TextKeys
 
-SENT = pa.schema([("shard", pa.int32()), ("packed", pa.binary())])  # rows for a shard, as bytes
+VALUES = pa.schema([("number", pa.int32()), ("value", pa.binary())])
+COUNTS = -1  # the number of the row that has `ReadCounts`
+ROWS_A_BATCH = 200_000  # of a source, that are cleaned at once
+BYTES_A_BATCH = 64 << 20
+BYTES_A_ANSWER = 8 << 20
+
+Batches = Iterator[pa.RecordBatch]
+Packed = Iterator[tuple[int, bytes]]  # numbers and values
+Work = Callable[[Batches, RowReader], Packed]
+HasTexts = TypeVar("HasTexts", RowPiece, Rows)
 
 
-def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each batch as a row of bytes."""
-    for batch in batches:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
-        packed = pa.array([sink.getvalue().to_pybytes()], pa.binary())
-        yield pa.RecordBatch.from_pydict({"ipc": packed})
+class PartitionTexts(Texts):
+    """The texts of a partition or of a batch, which travel with its rows; ids are places."""
+
+    def __init__(self, texts: pa.Array | None = None) -> None:
+        self._parts = [pa.array([], pa.large_string()) if texts is None else texts]
+
+    def add(self, texts: pa.Array) -> int:
+        """Appends texts; the place of the first."""
+        start = sum(map(len, self._parts))
+        self._parts.append(texts)
+        return start
+
+    def take(self, ids: Integers) -> pa.Array:
+        """The texts with these ids."""
+        if len(self._parts) > 1:
+            self._parts = [pa.concat_arrays(self._parts)]
+        return self._parts[0].take(pa.array(ids))
+
+    def close(self) -> None:
+        """Forgets the texts."""
+        self._parts = [pa.array([], pa.large_string())]
 
 
-def check_normaliser(
-    batches: Iterator[pa.RecordBatch],
-    *,
-    work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    normaliser: str,
-) -> Iterator[pa.RecordBatch]:
-    """What `work` makes of the batches, if the text rules are those of the sending process."""
+@dataclass
+class ReadCounts:
+    """How many rows were read, and how many were dropped, by reason."""
+
+    rows: int = 0
+    broken: dict[str, int] = field(default_factory=dict)
+    screened: dict[str, int] = field(default_factory=dict)
+
+    def add(self, rows: int, broken: Mapping[str, int], screened: Mapping[str, int]) -> None:
+        """Adds those of some rows."""
+        self.rows += rows
+        for total, part in ((self.broken, broken), (self.screened, screened)):
+            for reason, number in part.items():
+                total[reason] = total.get(reason, 0) + number
+
+
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, value: Any) -> str | None:
+        return "text keys" if isinstance(value, TextKeys) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, packed: bytes, text_keys: TextKeys) -> None:
+        super().__init__(BytesIO(packed))
+        self._text_keys = text_keys
+
+    def persistent_load(self, name: str) -> TextKeys:
+        return self._text_keys
+
+
+def pack(value: Any) -> bytes:
+    """A value as bytes, without the numbers of the keys: these are sent once."""
+    out = BytesIO()
+    _Pickler(out, protocol=5).dump(value)
+    return out.getvalue()
+
+
+def unpack(packed: bytes, text_keys: TextKeys) -> Any:
+    """The value again."""
+    return _Unpickler(packed, text_keys).load()
+
+
+def run(
+    batches: Batches, *, work: Work, reader: Callable[[], RowReader], normaliser: str
+) -> Batches:
+    """The rows that `work` makes, if the text rules here are those of the sending process."""
     if normaliser != NORMALISER:
         raise RuntimeError("another normaliser")
-    yield from work(batches)
+    opened = reader()
+    _freeze_modules()
+    rows, size = list[tuple[int, bytes]](), 0
+    for row in work(batches, opened):
+        rows.append(row)
+        size += len(row[1])
+        if size > BYTES_A_ANSWER:
+            yield _batch(rows)
+            rows, size = [], 0
+    if rows:
+        yield _batch(rows)
 
 
-def apply_to_each(
-    batches: Iterator[pa.RecordBatch], *, function: Callable[[pa.RecordBatch], pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Applies a function to each batch."""
+@cache
+def _freeze_modules() -> None:
+    """Once: Spark collects garbage after every task, and would look at all modules each time."""
+    gc.freeze()
+
+
+def _batch(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
+    numbers, values = zip(*rows, strict=True)
+    columns = [
+        pa.array(column, kind) for column, kind in zip((numbers, values), VALUES.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=VALUES)
+
+
+def _rows(batches: Batches) -> Packed:
+    """The rows of a stream; a value at a time is outside of Arrow."""
     for batch in batches:
-        yield function(batch)
+        for number, value in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            yield number, value.as_py()
 
 
-@dataclass(frozen=True)
-class MappedTable:
-    """A table in an Arrow file on a disk that this process and all workers reach."""
-
-    path: str
-
-    def open(self) -> pa.Table:
-        with pa.memory_map(self.path) as source:
-            return pa.ipc.open_file(source).read_all()
+def _values(batches: Batches, reader: RowReader) -> Iterator[tuple[int, Any]]:
+    """The values of partitions."""
+    for number, packed in _rows(batches):
+        if number != COUNTS:
+            yield number, unpack(packed, reader.text_keys)
 
 
-@dataclass(frozen=True)
-class BroadcastTable:
-    """A table in an Arrow file whose bytes Spark sends to the workers."""
-
-    sent: Any
-
-    def open(self) -> pa.Table:
-        return pa.ipc.open_file(pa.py_buffer(self.sent.value)).read_all()
+def _grouped(batches: Batches, reader: RowReader) -> Iterator[tuple[int, Iterator[Any]]]:
+    """Values with one number together; rows come in order of numbers. Rows without bytes are no values."""
+    for number, rows in groupby(_rows(batches), itemgetter(0)):
+        yield number, (unpack(packed, reader.text_keys) for _, packed in rows if packed)
 
 
-def run_duckdb(
-    batches: Iterator[pa.RecordBatch], *, statement: str, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """The result of a DuckDB statement for each batch, which the statement calls `incoming`."""
+def derive(batches: Batches, reader: RowReader, *, work: Callable[[Any], Any]) -> Packed:
+    """What `work` makes of each value."""
+    for number, value in _values(batches, reader):
+        yield number, pack(work(value))
+
+
+def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sums]) -> Packed:
+    """The sums that `work` makes of each value, by shard."""
+    for _, value in _values(batches, reader):
+        for shard, sums in enumerate(by_shard(work(value))):
+            yield shard, pack(sums)
+
+
+def merge(batches: Batches, reader: RowReader) -> Packed:
+    """The sums of each shard."""
+    for shard, pieces in _grouped(batches, reader):
+        yield shard, pack(merge_sums([*pieces]))
+
+
+def read_pieces(batches: Batches, reader: RowReader, *, statement: str | None) -> Packed:
+    """The clean rows of each partition, with their texts, and how many there are.
+
+    DuckDB runs the statement on the source's batches, which it calls `incoming`; without one they are
+    typed rows already.
+    """
+    counts = ReadCounts()
+    for batch in _typed(_large(batches), statement):
+        texts = PartitionTexts()
+        own = replace(reader, texts=texts)
+        piece, broken, screened = own.clean(batch)
+        counts.add(len(piece.time), broken, screened)
+        for number, part in enumerate(own.route(piece)):
+            if len(part.time):
+                yield number, pack(_with_own_texts(part, texts))
+    yield COUNTS, pack(counts)
+
+
+def settle(batches: Batches, reader: RowReader) -> Packed:
+    """The rows of each partition in order, with its own texts; and how many rows there are in all."""
+    for number, pieces in _grouped(batches, reader):
+        if number == COUNTS:
+            total = ReadCounts()
+            for counts in pieces:
+                total.add(counts.rows, counts.broken, counts.screened)
+            yield COUNTS, pack(total)
+            continue
+        texts, moved = PartitionTexts(), list[RowPiece]()
+        for piece, own in pieces:
+            moved.append(_with_ids(piece, partial(np.add, texts.add(own))))
+        rows = replace(reader, texts=texts).settle(moved)
+        rows, own = _with_own_texts(rows, texts)
+        yield number, pack(replace(rows, texts=PartitionTexts(own)))
+
+
+def _with_own_texts(value: HasTexts, texts: Texts) -> tuple[HasTexts, pa.Array]:
+    """The rows with ids that are places in an array of their own texts, and this array."""
+    columns = [value.query, value.url, *value.kept.values()]
+    ids = np.concatenate([column.ids for column in columns if column is not None])
+    own = np.unique(ids[ids >= 0])
+    return _with_ids(value, partial(np.searchsorted, own)), texts.take(own)
+
+
+def _with_ids(value: HasTexts, change: Callable[[Integers], Integers]) -> HasTexts:
+    """The rows with other ids; that of no text stays."""
+
+    def column(texts: Any) -> Any:
+        ids = np.where(texts.ids < 0, texts.ids, change(texts.ids))
+        return replace(texts, ids=ids.astype(np.int64))
+
+    return replace(
+        value,
+        query=column(value.query),
+        url=None if value.url is None else column(value.url),
+        kept={name: column(texts) for name, texts in value.kept.items()},
+    )
+
+
+def _large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The batches of a source, several together: what is done once a batch is done less often."""
+    together, rows, size = list[pa.RecordBatch](), 0, 0
+    for batch in batches:
+        batch.validate(full=True)  # Spark does not check that text is UTF-8
+        together.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= ROWS_A_BATCH or size >= BYTES_A_BATCH:
+            yield pa.Table.from_batches(together)
+            together, rows, size = [], 0, 0
+    if together:
+        yield pa.Table.from_batches(together)
+
+
+def _typed(tables: Iterator[pa.Table], statement: str | None) -> Batches:
+    """The typed rows of a source's batches."""
+    if statement is None:
+        for table in tables:
+            yield from table.combine_chunks().to_batches()
+        return
     import duckdb
 
     with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        for batch in batches:
-            connection.register("incoming", pa.Table.from_batches([batch]))
-            found = connection.execute(statement).to_arrow_table()
+        for setting in ("TimeZone = 'UTC'", "threads = 1", "enable_progress_bar = false"):
+            connection.execute(f"SET {setting}")
+        for table in tables:
+            connection.register("incoming", table)
+            yield from connection.execute(statement).to_arrow_reader(ROWS_A_BATCH)
             connection.unregister("incoming")
-            yield from found.cast(schema).to_batches()
-
-
-def normalise_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The texts, raw and normalised."""
-    raw = batch.column(0)
-    clean = pa.array([normalise(text) for text in raw.to_pylist()], pa.string())
-    return pa.RecordBatch.from_arrays([raw, clean], names=["raw", "clean"])

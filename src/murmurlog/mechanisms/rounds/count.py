@@ -38,6 +38,7 @@ class FreshCounts:
     d2: int
     histogram: Integers
 
+
 @dataclass(frozen=True, kw_only=True)
 class Holders:
     """For some pairs of a published item and m: the number of units with m of the items that hold it."""

@@ -152,9 +152,7 @@ def candidates_of(
         bound = view.bound(log, per_user=n, entropy=entropy, places=True)
     else:
         bound = view.bound(log, per_user=per_user, entropy=entropy)
-    bounded = log.partitions.derive(
-        partial(find_and_bound, find=finder, bound=bound, then=derived)
-    )
+    bounded = log.partitions.derive(partial(find_and_bound, find=finder, bound=bound, then=derived))
     pairs: PairFinder = partial(_pairs_in_rows, find=counted)
     if view.kind == "itemset":
         pairs = partial(_sets_in_rows, find=counted)
@@ -200,7 +198,8 @@ def select(
 ) -> Selected:
     """The items that pass in some round; `scales` are those of the draws, in grid steps."""
     advance = measure(candidates.say, total=len(scales), unit="rounds")
-    sums, items = candidates.first, candidates.bounded
+    sums: SummedShards = candidates.first
+    items: Partitions[BoundedItems | AliveItems] = candidates.bounded
     pools = [distinct_keys(candidates.text_keys.columns(_columns(p))) for p in candidates.pools]
     held: list[list[Keys]] = [[NO_KEYS] for _ in pools]
     passed, alive = [NO_KEYS], None
@@ -231,7 +230,12 @@ def select(
         advance()
         if k + 1 == len(scales) or not any(len(part.keys) for part in going_on):
             break
-        alive = Alive(*map(np.concatenate, zip(*going_on, strict=True)))
+        alive = Alive(
+            np.concatenate([part.keys for part in going_on]),
+            np.concatenate([part.attention for part in going_on]),
+            np.concatenate([part.remembered for part in going_on]),
+            np.concatenate([part.pool for part in going_on]),
+        )
         following = items.derive(partial(keep_alive, alive=items.share(alive)))
         if k:
             sums.close()
@@ -258,7 +262,7 @@ def _known(keys: Keys, alive: Alive) -> Alive:
     places = places_of(keys, alive.keys, ascending=True)
     if len(places) and places.min() < 0:
         raise EngineError("an item that was given up has a weight: this is a bug")
-    return Alive(*(values[places] for values in alive))
+    return Alive(keys, alive.attention[places], alive.remembered[places], alive.pool[places])
 
 
 def weigh_first(items: BoundedItems) -> Sums:

@@ -1,0 +1,92 @@
+"""Partitions on the workers of a Spark cluster: the third class of partitions.
+
+A value is written once, by a task that Spark may repeat, and is read from there: what a lost executor or a
+task that ran twice has made does not count. Only what `results` makes and sums, a range of keys at a
+time, come to this process.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from murmurlog.logs.engines.spark_worker import Work, derive, merge, split_sums, unpack
+from murmurlog.logs.partitions import Sums
+from murmurlog.logs.rows import RowReader
+from murmurlog.logs.text_keys import TextKeys
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Stored(Protocol):
+    """Values with numbers, where all workers reach them."""
+
+    def read(self, number: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """The values, packed, one after the other, by number; or those with one number."""
+
+    def close(self) -> None:
+        """Deletes the values."""
+
+
+class Workers(Protocol):
+    """Runs functions on workers, where values stay."""
+
+    def run(self, values: Any, work: Work, *, reader: Callable[[], RowReader]) -> Stored:
+        """What `work` makes of values, stored."""
+
+    def exchange(
+        self, values: Any, work: Work, then: Work, *, reader: Callable[[], RowReader]
+    ) -> Stored:
+        """What `then` makes of what `work` makes, values with one number together and in one task; stored."""
+
+    def share(self, value: U) -> Callable[[], U]:
+        """A value that is opened on the workers."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparkPartitions(Generic[T]):
+    """Values of the partitions of a log, on workers."""
+
+    stored: Stored
+    count: int
+    workers: Workers
+    reader: Callable[[], RowReader]  # with the numbers of the keys, on the workers
+    text_keys: TextKeys
+
+    def derive(self, work: Callable[[T], U]) -> "SparkPartitions[U]":
+        stored = self.workers.run(self.stored, partial(derive, work=work), reader=self.reader)
+        return replace(self, stored=stored)  # type: ignore[return-value]
+
+    def add_up(self, work: Callable[[T], Sums]) -> "SparkShards":
+        stored = self.workers.exchange(
+            self.stored, partial(split_sums, work=work), merge, reader=self.reader
+        )
+        return SparkShards(stored, self.text_keys)
+
+    def results(self, work: Callable[[T], U]) -> Iterator[U]:
+        with closing(self.derive(work)) as derived:
+            for _, packed in derived.stored.read():
+                yield unpack(packed, self.text_keys)
+
+    def share(self, value: U) -> Callable[[], U]:
+        return self.workers.share(value)
+
+    def close(self) -> None:
+        self.stored.close()
+
+
+@dataclass(frozen=True, eq=False)
+class SparkShards:
+    """Sums that workers have merged and stored."""
+
+    stored: Stored
+    text_keys: TextKeys
+
+    def __iter__(self) -> Iterator[Sums]:
+        for _, packed in self.stored.read():
+            yield unpack(packed, self.text_keys)
+
+    def close(self) -> None:
+        self.stored.close()

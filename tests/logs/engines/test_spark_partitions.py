@@ -1,0 +1,154 @@
+"""What the workers of a cluster run, without Spark: releases are those of this machine."""
+
+from contextlib import nullcontext
+from unittest.mock import patch
+
+import frozen
+import numpy as np
+import pyarrow as pa
+import pytest
+import workers
+from engine_results import dump
+from quick_cases import sample_cases
+
+from murmurlog.errors import InputError
+from murmurlog.logs.engines import duckdb
+from murmurlog.logs.engines.spark_errors import TOO_LONG
+from murmurlog.logs.engines.spark_worker import pack, unpack
+from murmurlog.logs.log import read
+from murmurlog.logs.partitions import SHARDS, Sums
+from murmurlog.logs.source import find
+from murmurlog.logs.text_keys import TextKeys
+from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing.target import Place
+
+# What a release needs that nobody else does is in one of these.
+RELEASES = (
+    "threshold-by", "threshold-untimed", "keywords", "korolova-rows", "zealous-pdp", "rounds",
+    "rounds-by", "rounds-random", "rounds-days", "rounds-months", "rounds-itemsets", "rounds-pool",
+    "rounds-windows",
+)  # fmt: skip
+
+
+def release_on_workers(name, **how):
+    with (
+        workers.connect(**how) as engine,
+        patch.object(Place, "connect", lambda place: nullcontext(engine)),
+    ):
+        return frozen.release_tables(name, engine="spark", master="local[1]"), engine
+
+
+@pytest.mark.parametrize("name", sample_cases({name: name for name in RELEASES}, every=3))
+def test_a_release_is_that_of_this_machine(name):
+    here = frozen.release_tables(name)
+    assert all(here.values())
+    there, _ = release_on_workers(name)
+    assert there == here
+
+
+@pytest.mark.parametrize("how", [{"bits": 0}, {"bits": 5, "seed": 2}, {"fails": True, "seed": 3}])
+def test_nothing_depends_on_partitions_the_order_of_rows_or_tasks_that_fail(how):
+    assert release_on_workers("rounds-days", **how)[0] == release_on_workers("rounds-days")[0]
+
+
+def read_on(engine, **how):
+    return read(
+        find(str(frozen.LOG)),
+        engine=engine,
+        entropy=SeededEntropy(1),
+        keep={"where": "country"},
+        **how,
+    )
+
+
+@pytest.mark.parametrize("how", [{}, {"unit": "user-week", "url": None, "since": "2026-01-20"}])
+def test_rows_are_those_that_this_machine_reads(how):
+    with duckdb.connect() as local, workers.connect() as cluster:
+        here, there = read_on(local, **how), read_on(cluster, **how)
+        assert there.rows == here.rows > 1000
+        assert there.broken == here.broken
+        assert sorted(row for part in there.partitions.results(dump) for row in part) == sorted(
+            row for part in here.partitions.results(dump) for row in part
+        )
+
+
+def test_a_partition_has_no_texts_but_its_own():
+    with workers.connect(bits=3) as engine:
+        log = read_on(engine)
+        parts = list(log.partitions.results(own_texts))
+    assert len(parts) == 8
+    assert all(len(held) == used for held, used in parts)
+
+
+def own_texts(rows):
+    texts = rows.texts.take(np.arange(sum(map(len, rows.texts._parts))))
+    columns = [rows.query, rows.url, *rows.kept.values()]
+    return texts, len(np.unique(np.concatenate([column.ids for column in columns])))
+
+
+def test_sums_are_complete_when_the_work_is_done_and_come_by_range_of_keys():
+    with workers.connect() as engine:
+        log = read_on(engine)
+        sums = log.partitions.add_up(count_queries)
+        log.partitions.close()
+        shards = list(sums)
+        sums.close()
+        assert engine.stored == []
+    assert len(shards) == SHARDS
+    keys = np.concatenate([shard.keys for shard in shards])
+    assert (np.diff(keys[:, 0].astype(np.float64)) >= 0).all()
+    assert len(np.unique(keys, axis=0)) == len(keys)
+    assert sum(shard.sums.sum() for shard in shards) == log.rows
+
+
+def count_queries(rows):
+    return Sums(rows.query.keys, np.bincount(rows.query.codes, minlength=len(rows.query.keys)))
+
+
+def test_results_are_deleted_once_they_are_read():
+    with workers.connect() as engine:
+        log = read_on(engine)
+        assert sum(log.partitions.results(count_rows)) == log.rows
+        results = log.partitions.results(count_rows)
+        next(results)
+        results.close()
+        assert engine.stored == [log.partitions.stored]
+
+
+def count_rows(rows):
+    return rows.count
+
+
+def test_an_empty_log_has_partitions_and_sums():
+    with workers.connect() as engine:
+        log = read_on(engine).empty()
+        assert list(log.partitions.results(count_rows)) == [0, 0, 0, 0]
+        assert [shard.sums.sum() for shard in log.partitions.add_up(count_queries)] == [0] * SHARDS
+
+
+def test_a_copy_of_the_keys_draws_no_numbers_of_its_own():
+    """Else a text would have one key here and another there."""
+    keys = TextKeys()
+    keys.draw_ahead(40)
+    with workers.connect() as engine:
+        copy = engine.share(keys)()
+    texts = pa.array(["", "a", "é" * 20, None, "x" * 40])
+    assert (copy.texts(texts) == keys.texts(texts)).all()
+    with pytest.raises(InputError, match=TOO_LONG):
+        copy.texts(pa.array(["x" * 50]))
+    keys.texts(pa.array(["x" * 50]))
+
+
+def test_numbers_drawn_ahead_are_those_that_are_drawn_as_texts_come():
+    texts = pa.array(["a", "b" * 1000, "c" * 33])
+    ahead, later = TextKeys(SeededEntropy(3)), TextKeys(SeededEntropy(3))
+    ahead.draw_ahead(5000)
+    assert (ahead.texts(texts) == later.texts(texts)).all()
+
+
+def test_the_numbers_of_the_keys_are_in_no_value():
+    keys = TextKeys()
+    keys.draw_ahead(100_000)
+    packed = pack({"keys": keys, "n": np.arange(3)})
+    assert len(packed) < 1000
+    assert unpack(packed, keys)["keys"] is keys
