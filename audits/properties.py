@@ -18,6 +18,7 @@ from hostile_bundles import paths, put, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
+from log_rows import rows_of
 
 import murmurlog
 from murmurlog.auditing.verify import verify
@@ -117,13 +118,14 @@ def _rows(path: Path) -> list[tuple[Any, ...]]:
     """The rows of everybody but the one who wrote what he liked."""
     with connect() as engine:
         keys = {role: role for role in _NAMES} if ".jsonl" in path.name else None
-        log = read(find(str(path), columns=keys), engine=engine)
-        found = log.table.select("user", "query", "time", "url").to_pyarrow().to_pylist()
+        source = find(str(path), columns=keys)
+        log = read(source, engine=engine, keep={"name": source.columns["user"]})
+        found = rows_of(log, "name")
     others = {user for user, *_ in _OTHERS}
     return sorted(
-        (row["user"], row["query"], str(row["time"]), row["url"])
-        for row in found
-        if row["user"] in others
+        (user, query, str(time), url)
+        for _, _, time, query, url, _, user in found.elements()
+        if user in others
     )
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.stats import beta
@@ -32,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import murmurlog
 from attacks.shared import ATTACKER, REFUSALS, Finding, main, release
+from murmurlog.counting.bound import BoundedItems
 from murmurlog.mechanisms.rounds.mechanism import Rounds
 from murmurlog.privacy.sampler import Entropy
 
@@ -61,6 +63,10 @@ def log(hostile: bool) -> pa.Table:
     return pa.table([users, queries, [VALUE] * len(rows)], names=["user", "query", COLUMN])
 
 
+def count_units(items: BoundedItems) -> int:
+    return len(np.unique(items.unit))
+
+
 def drawn(path: Path, users: int, draws: int) -> Drawn:
     """One release by the library, whose last step, all that is random in it, is done many times."""
     seen: list[Drawn] = []
@@ -69,7 +75,7 @@ def drawn(path: Path, users: int, draws: int) -> Drawn:
     def often(mechanism: Rounds, held: Any, *, entropy: Entropy) -> pa.Table:
         tables = [once(mechanism, held, entropy=entropy) for _ in range(draws)]
         missing = sum(QUERY not in table["query"].to_pylist() for table in tables)
-        units = int(held.table.unit.nunique().to_pyarrow().as_py())
+        units = sum(held.bounded.results(count_units))
         seen.append(Drawn(users=users, units=units, missing=missing))
         return tables[-1]
 

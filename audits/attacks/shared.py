@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+from log_rows import Row, rows_of
 
 import murmurlog
 from murmurlog.errors import MurmurlogError
@@ -33,7 +33,7 @@ REFUSALS = (2, 3, 4)
 COMMAND = (sys.executable, "-c", "from murmurlog.cli.main import main; main()")
 NAMED = 3  # published queries that a finding names
 
-Row = tuple[str | None, ...]
+USER = "user"  # a kept column: the name of the user
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,13 +125,14 @@ def release(log: Path, *flags: str, name: str) -> Done:
     )
 
 
-def rows_read(pair: Pair, path: Path) -> pa.Table | int:
-    """The rows that murmurlog reads, clean; or the exit code with which it refuses the log."""
+def rows_read(pair: Pair, path: Path) -> Counter[Row] | int:
+    """The clean rows that murmurlog reads, a user last; or the exit code with which it refuses the log."""
     more: dict[str, Any] = {"shape": pair.shape} if pair.shape and knows_shapes() else {}
     try:
         with connect() as engine:
             source = find(str(path), columns=dict(pair.columns), **more)
-            return read(source, engine=engine).table.to_pyarrow()
+            kept = {USER: source.columns["user"]}
+            return rows_of(read(source, engine=engine, keep=kept), USER)
     except MurmurlogError as error:
         return error.exit_code
 
@@ -141,11 +142,13 @@ def knows_shapes() -> bool:
     return not {"shape", "options"}.isdisjoint(inspect.signature(find).parameters)
 
 
-def of_others(table: pa.Table, attacker: str) -> Counter[Row]:
-    """How often each row of every user but the attacker is there."""
-    columns = [table[name].cast(pa.string()).to_pylist() for name in table.column_names]
-    where = table.column_names.index("user")
-    return Counter(row for row in zip(*columns, strict=True) if row[where] != attacker)
+def of_others(rows: Counter[Row], attacker: str) -> Counter[Row]:
+    """How often each row of every user but the attacker is there, without keys of users."""
+    others = Counter[Row]()
+    for (_, _, *row), count in rows.items():
+        if row[-1] != attacker:
+            others[tuple(row)] += count
+    return others
 
 
 def compared(pair: Pair) -> Finding:

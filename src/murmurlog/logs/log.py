@@ -27,7 +27,6 @@ from murmurlog.logs.source import Source
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
-
 # With at most 16 distinct values a row (texts as they are and clean, units, combinations) these are the
 # 2^36 values of `sampler.MOST_VALUES`.
 MOST_ROWS = 1 << 32

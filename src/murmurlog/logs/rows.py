@@ -25,9 +25,9 @@ from murmurlog.logs.cleaning import (
     judge,
     screen_texts,
 )
-from murmurlog.logs.text_keys import NO_KEYS, TextKeys, group_keys, number_keys
-from murmurlog.logs.workspace import Kept, Resident, Workspace
 from murmurlog.logs.partitions import LocalPartitions, Partitions
+from murmurlog.logs.text_keys import TextKeys, group_keys, number_keys
+from murmurlog.logs.workspace import Kept, Resident, Workspace
 from murmurlog.privacy.sampler import Keys
 
 NEVER = np.iinfo(np.int64).max  # the time of a row that has none: after all others
