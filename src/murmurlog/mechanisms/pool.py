@@ -84,11 +84,11 @@ class OnDomain:
     @classmethod
     def of(cls, log: Log, domain: Domain, inside: Tally) -> Self:
         """The set and its tally, which must hold no other key."""
-        made = cls(domain=domain, inside=inside, text_keys=log.text_keys)
+        both = cls(domain=domain, inside=inside, text_keys=log.text_keys)
         # A key outside the set that is noised as if inside, or a key drawn twice, would be recognisable.
         if not all(part.all() for part in inside.bounded.results(domain.inside(log))):
             raise Refused("the tally holds keys that are not in the public pool")
-        return made
+        return both
 
 
 def tally_inside(
@@ -258,25 +258,25 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
     from murmurlog.logs.text_keys import NO_KEYS
 
     tally, domain, stream = gathered.inside, gathered.domain, entropy.stream("select")
-    held, kept, noisy = [NO_KEYS], [NO_KEYS], [np.zeros(0, np.int64)]
+    inside, passing, noisy = [NO_KEYS], [NO_KEYS], [np.zeros(0, np.int64)]
     for shard in tally:
         # 1. Keys that somebody holds: a draw each.
         shown = shard.sums + draw(
             noise="geometric", scale=scale, count=len(shard.sums), entropy=stream, keys=shard.keys
         )
-        held.append(shard.keys)
-        kept.append(shard.keys[shown >= T])
+        inside.append(shard.keys)
+        passing.append(shard.keys[shown >= T])
         noisy.append(shown[shown >= T])
     # 2. The others: how many pass, which, and what they show, given that they pass.
-    somebody = np.concatenate(held)
-    count = domain.size - len(somebody)
+    held = np.concatenate(inside)
+    count = domain.size - len(held)
     many = passers(scale=scale, T=T, count=count, entropy=entropy.stream("fakes"))
     chosen = unheld(
-        domain, count=many, held=somebody, text_keys=gathered.text_keys,
+        domain, count=many, held=held, text_keys=gathered.text_keys,
         entropy=entropy.stream("choose fakes"),
     )  # fmt: skip
     noisy.append(tails(scale=scale, T=T, count=many, entropy=entropy.stream("counts of fakes")))
-    keys = tally.table(np.concatenate(kept))
+    keys = tally.table(np.concatenate(passing))
     both = pa.concat_tables([keys, chosen.select(list(tally.keys)).cast(keys.schema)])
     return both, np.concatenate(noisy)
 
