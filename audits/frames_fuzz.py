@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import numpy as np
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -265,7 +265,9 @@ def rows_read(frame: Any, folder: Path, connection: Connection) -> list[Any] | s
     return [row[1:] for row in sorted(zip(*columns, strict=True), key=lambda row: int(row[0][1:]))]
 
 
-def difference(form: str, values: list[Any], neighbour: Any, folder: Path, connection: Connection) -> str:
+def difference(
+    form: str, values: list[Any], neighbour: Any, folder: Path, connection: Connection
+) -> str:
     """What the neighbour's value changes; empty if nothing, NOT_MADE if there is no such frame."""
     try:
         frames = frame_of(form, values), frame_of(form, [*values, neighbour])
