@@ -73,12 +73,13 @@ def loss_of_one_level(self: SessionTree, *, neighbours: str = "add-remove") -> L
     return loss_of_rounds(self.selection.schedule, neighbours=neighbours)
 
 
-def select_all_extensions(self: Rounds, held: Any, *, entropy: Any) -> Any:
+def select_all_extensions(self: Rounds, level: Any, *, entropy: Any) -> Any:
     """Whatever begins with a published session is published, too."""
-    lengths = held.names.queries.length() if held.kind == "session" and held.size else None
-    if lengths is not None and lengths.max().to_pyarrow().as_py() > 2:
-        return np.arange(held.size)
-    return _real_select(self, held, entropy=entropy)
+    lengths = level.bounded.results(lambda items: int(items.names[0].length.max(initial=0)))
+    if max(lengths) > 2:
+        keys = [NO_KEYS, *(shard.keys for shard in level.first)]
+        return selecting.Selected(keys=np.concatenate(keys), held=())
+    return _real_select(self, level, entropy=entropy)
 
 
 # --- public pools ---------------------------------------------------------------------------------

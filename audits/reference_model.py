@@ -73,8 +73,12 @@ def _usable(case: Case, broken: Counter[str], screened: Counter[str]) -> Iterato
     for row in case.rows:
         if any((row.country or "") != value for value in case.where.values()):
             continue
-        query = clean(row.query) if row.query is not None else None
-        url = clean_url(row.url, case.url) if row.url else None
+        sizes = _sizes(case, row)
+        if case.limits and max(sizes) > case.limits[2]:
+            broken["value too long"] += 1
+            continue
+        query = _short(case, clean(row.query)) if row.query is not None else None
+        url = _short(case, clean_url(row.url, case.url)) if row.url else None
         if (since or until) and not row.bad_time:
             if row.time is None and row.user and query:
                 broken["no time"] += 1
@@ -91,11 +95,8 @@ def _usable(case: Case, broken: Counter[str], screened: Counter[str]) -> Iterato
             broken["unreadable time"] += row.bad_time
             if row.url and url is None:
                 broken["unreadable url"] += 1
-            sizes = _sizes(case, row)
             if why := _why(case, query):
                 screened[why] += 1
-            elif case.limits and max(sizes) > case.limits[2]:
-                broken["value too long"] += 1
             else:
                 yield replace(row, query=query, url=url), sum(sizes)
 
@@ -105,6 +106,12 @@ def _sizes(case: Case, row: Row) -> list[int]:
     by = any(table.by for table in case.tables)
     texts = ("" if case.numbered else row.user, row.query, row.url, row.country if by else None)
     return [len((text or "").encode()) for text in texts]
+
+
+def _short(case: Case, clean: str | None) -> str | None:
+    """A clean text; none if it is too long, which the raw one need not have been."""
+    long = case.limits and clean and len(clean.encode()) > case.limits[2]
+    return None if long else clean
 
 
 def _within(

@@ -330,7 +330,7 @@ def _synthetic(
     gathered = mechanism.gather(log, _view(table, log), entropy=entropy)
     with replaced(synthetic, "_noisy", noisy):
         mechanism.release(gathered, entropy=entropy)
-    units = int(gathered.bounded.table.unit.nunique().to_pyarrow().as_py())
+    units = sum(gathered.clicks.results(lambda clicks: clicks.units))
     for true in counted:
         if int(true.sum()) > units:
             result.faults.append(

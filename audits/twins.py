@@ -31,6 +31,7 @@ import murmurlog.mechanisms.pool as pools
 import murmurlog.mechanisms.rounds.count as counting
 import murmurlog.mechanisms.rounds.mechanism as rounds
 import murmurlog.mechanisms.rounds.select as selecting
+import murmurlog.mechanisms.synthetic.clicks as measured
 import murmurlog.mechanisms.synthetic.mechanism as synthetic
 import murmurlog.mechanisms.threshold as threshold
 import murmurlog.privacy.budget_filter as budget_filter
@@ -519,10 +520,10 @@ def keys_of_their_own(self: RowReader, texts: Any, keys: Any, places: Any, clean
     return _real_clean(self, texts, keys, places, clean)[0], keys
 
 
-def spread_over_clicks(held: Any, name: str) -> Any:
+def count_bins_of_clicks(clicks: Any, *, name: str) -> Any:
     """Every click of a unit, not its first alone."""
-    some = held.filter(held[name].notnull())
-    return synthetic._histogram(some.select("unit", bin=some[name]), synthetic.BINS[name])
+    bins = clicks.bins[name]
+    return np.bincount(bins[bins != measured.NO_BIN], minlength=measured.BINS[name])
 
 
 TWINS = (
@@ -626,7 +627,7 @@ TWINS = (
     Twin(name="distinct before normalising", mechanism="threshold",
          patches=lambda: [(RowReader, "_clean", keys_of_their_own)]),
     Twin(name="rank measured per click", mechanism="synthetic",
-         patches=lambda: [(synthetic, "_spread", spread_over_clicks)]),
+         patches=lambda: [(measured, "count_bins", count_bins_of_clicks)]),
     Twin(name="counts weighted with a wrong sensitivity", mechanism="rounds",
          patches=lambda: [(WeightedCounts, "noise", later.noise_of_one_item)]),
     Twin(name="count weights rounded up", mechanism="rounds",
