@@ -8,7 +8,6 @@ SLOW_WORKERS ?= 2
 FUZZ_FILES ?= 20000
 FUZZ_FRAMES ?= 20000
 FUZZ_LOGS ?= 500
-FUZZ_COMBINED ?= 10
 
 .PHONY: help lint demo docs test test-all check format lock bench audit faults fuzz papers clean
 
@@ -22,7 +21,7 @@ help:
 	@echo "make audit     attack every mechanism, and broken twins of them"
 	@echo "make papers    the tables of the papers, computed again"
 	@echo "make faults    kill and starve releases and series, damage ledgers, look at what is left"
-	@echo "make fuzz      hostile logs, files, frames, parameters and bundles by the thousand; one log in every implementation"
+	@echo "make fuzz      hostile logs, files, frames, parameters and bundles by the thousand; products of options in any partitions"
 
 $(VENV)/run: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("murmurlog needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -115,7 +114,7 @@ fuzz: $(VENV)/dev
 	$(BIN)/python audits/parameters.py
 	$(BIN)/python audits/reader_fuzz.py --files $(FUZZ_FILES)
 	$(BIN)/python audits/frames_fuzz.py --frames $(FUZZ_FRAMES)
-	$(BIN)/python audits/implementations.py --logs $(FUZZ_LOGS) --combined $(FUZZ_COMBINED)
+	$(BIN)/python audits/product_fuzz.py --logs $(FUZZ_LOGS)
 
 # New locks for every Python from 3.11 on, with hashes and without the name of any index, and the metadata of what
 # they pin. A pin stays while the requirements allow it; `make lock UPGRADE=--upgrade` takes the newest versions.

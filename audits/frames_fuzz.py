@@ -22,22 +22,23 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import ibis
 import numpy as np
+import duckdb
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from murmurlog.errors import MurmurlogError
-from murmurlog.logs.duckdb_rows import STANDARD, select_sql, with_types
-from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.duckdb_rows import read_batches
+from murmurlog.logs.engines.duckdb import open_duckdb
 from murmurlog.logs.source import Source
 from murmurlog.logs.tables import write_parquet
+from murmurlog.logs.workspace import open_workspace
+
+Connection = duckdb.DuckDBPyConnection
 
 FRAMES_A_SESSION = 1000
 NOT_MADE = "not made"
@@ -237,26 +238,23 @@ def drawn(choice: random.Random) -> tuple[str, str, list[Any], Any]:
     )
 
 
-@cache
-def statement(kind: pa.DataType) -> str:
-    """The SQL by which murmurlog reads a file whose column x has this type; FILE stands for its name."""
-    source = Source(
-        format="parquet", files=(), compressions=(), encodings=(), table=None, lines=None,
-        found=tuple(COLUMNS.values()), columns=COLUMNS, settled={},
+def source_of(file: Path) -> Source:
+    """The file as a source whose column x is its time."""
+    return Source(
+        format="parquet", files=(file,), compressions=(None,), encodings=("utf-8",), table=None,
+        lines=None, found=tuple(COLUMNS.values()), columns=COLUMNS, settled={},
     )  # fmt: skip
-    names = dict.fromkeys([*STANDARD, "k0"], pa.string()) | {"time": kind}
-    raw = ibis.table(ibis.Schema.from_pyarrow(pa.schema(names.items())), name="raw")
-    rows = select_sql(source, "read_parquet('FILE')", {}, ["x"])
-    return f"WITH raw AS ({rows}) {ibis.to_sql(with_types(raw, source), dialect='duckdb')}"
 
 
-def rows_read(frame: Any, folder: Path, engine: Any) -> list[Any] | str:
+def rows_read(frame: Any, folder: Path, connection: Connection) -> list[Any] | str:
     """What murmurlog reads: the text and the time of each row; or how it refuses the frame."""
     file = folder / f"{uuid.uuid4()}.parquet"  # DuckDB may know files of the same name
     try:
         write_parquet(frame, file)
-        query = statement(pq.read_schema(file).field("x").type).replace("FILE", str(file))
-        table = engine.sql(query).to_arrow_table()
+        batches = read_batches(
+            source_of(file), connection=connection, where={}, keep=["x"], urls=False, broken={}
+        )
+        table = pa.Table.from_batches(list(batches))
         columns = [table[name].to_pylist() for name in ("user", "k0", "time")]
     except MurmurlogError as error:
         return f"refused: {' '.join(str(error).split())[:90]}"
@@ -267,13 +265,13 @@ def rows_read(frame: Any, folder: Path, engine: Any) -> list[Any] | str:
     return [row[1:] for row in sorted(zip(*columns, strict=True), key=lambda row: int(row[0][1:]))]
 
 
-def difference(form: str, values: list[Any], neighbour: Any, folder: Path, engine: Any) -> str:
+def difference(form: str, values: list[Any], neighbour: Any, folder: Path, connection: Connection) -> str:
     """What the neighbour's value changes; empty if nothing, NOT_MADE if there is no such frame."""
     try:
         frames = frame_of(form, values), frame_of(form, [*values, neighbour])
     except Exception:  # pandas takes no such values
         return NOT_MADE
-    before, after = (rows_read(frame, folder, engine) for frame in frames)
+    before, after = (rows_read(frame, folder, connection) for frame in frames)
     if isinstance(before, str) or isinstance(after, str):
         return next(text for text in (before, after) if isinstance(text, str))
     pairs = zip(values, before, after, strict=False)
@@ -288,10 +286,10 @@ def run(frames: int, seed: int) -> tuple[Counter[str], list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         while number < frames:
             last = min(number + FRAMES_A_SESSION, frames)
-            with connect() as engine:
+            with open_workspace() as workspace, open_duckdb(workspace) as connection:
                 while number < last:
                     form, kind, values, neighbour = drawn(random.Random(f"{seed}/{number}"))
-                    fault = difference(form, values, neighbour, Path(folder), engine)
+                    fault = difference(form, values, neighbour, Path(folder), connection)
                     counts[fault if fault == NOT_MADE else form] += 1
                     number += 1
                     if fault and fault != NOT_MADE:

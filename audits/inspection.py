@@ -1,7 +1,7 @@
 """White-box checks that need no attack: the noise of every stage, the stated totals, bounds and reading.
 
 They look at the steps of a mechanism by its printed text (`noise_stages`, `independent_total`), and at the steps
-before it (`bound_replay`, `reading_replay`). Each returns faults; those of the noise also state the smallest
+before it (`product_fuzz`, `reading_replay`). Each returns faults; those of the noise also state the smallest
 deviation that they would have shown.
 """
 
@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bound_replay import check_bounds, check_count_weights
 from independent_total import check_total
 from ledger_replay import check_ledger
 from pool_keys_probe import check_pool_keys
 from pool_probe import pool_options, probe_pools
+from product_fuzz import check_partitions
 from reading_replay import check_by, check_distinct, check_reading, check_screen
+from rounds_replay import check_count_weights
 from series_replay import check_series
 from stage_probe import StageResult, probe_stages
 
@@ -24,7 +25,7 @@ from murmurlog.mechanisms.protocol import Unprotected
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.plan import Plan, plan, plan_tables
 
-STAGES, PATHS = "stages of the noise", "reading and bounds on every path"
+STAGES, PATHS = "stages of the noise", "reading and bounds in any partitions"
 POOLS, LEDGER = "public pools and earlier keys", "the ledger"
 # Tables of several mechanisms' own stages. Pools and public lists are tested where they are attacked.
 TABLES = ("query", "click", "pair", "session", "log")
@@ -126,9 +127,9 @@ def inspect_ledger(*, folder: Path, entropy: Entropy) -> list[str]:
 
 
 def inspect_paths(mechanisms: Sequence[str], *, folder: Path) -> list[str]:
-    """Replays reading and the bound on every path, with the counting of these mechanisms."""
+    """Replays reading and the bound in any partitions, with the counting of these mechanisms."""
     found = [
-        *check_bounds(folder),
+        *check_partitions(folder),
         *check_reading(folder),
         *check_screen(folder),
     ]

@@ -103,29 +103,29 @@ class Printed:
 
     def compare(
         self, run: RoundsRun, name: str, k: int, y: Any, pool: Integers, remembered: Integers, memory: Integers,
-        found: Any,
+        outcome: Any,
     ) -> None:  # fmt: skip
         """Compares the outcome of a round with what the printed numbers give."""
         if not np.array_equal(remembered, memory):
             run.fault(f"{name}: the memory is not that of the printed coefficients")
         passed = y >= self.T[k][pool]
-        if not np.array_equal(found.passed, passed):
+        if not np.array_equal(outcome.passed, passed):
             run.fault(f"{name}: items pass at another threshold than the printed one")
         if k + 1 == len(self.scales):
             return
         leave, sd = self.leave(k, pool), self.sd(k)
         on = ~passed & (y >= leave)
         unsure = np.abs(y - leave) <= NEAR * sd
-        if (np.asarray(found.on) != on)[~unsure].any():
+        if (np.asarray(outcome.goes_on) != on)[~unsure].any():
             run.fault(f"{name}: items are given up by another rule than the printed one")
-        on = np.asarray(found.on)
+        on = np.asarray(outcome.goes_on)
         # Attention must follow from the item's own number: a bell around what it needs.
         needed = self.needed(k, pool[on])
         width = np.hypot(self.focus * needed, sd)
         bell = FULL * np.exp(-0.5 * ((y[on] - needed) / width) ** 2)
         want = np.clip(np.rint(bell), max(1, round(FULL * self.focus)), FULL)
         unsure = np.abs(bell - np.floor(bell) - 0.5) < NEAR
-        given = np.asarray(found.attention)
+        given = np.asarray(outcome.attention)
         if len(want) != len(given) or (want != given)[~unsure].any():
             run.fault(f"{name}: attention does not follow from an item's own measurements")
 
@@ -143,7 +143,7 @@ class Unheld:
     k: int = 0
     memory: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def step(self, k: int, z: Integers, remembered: Integers, found: Any) -> None:
+    def step(self, k: int, z: Integers, remembered: Integers, outcome: Any) -> None:
         if k == 0:
             self.judged += len(z)
             self.k, self.memory = 0, np.zeros(len(z), np.int64)
@@ -155,11 +155,11 @@ class Unheld:
         self.run.add(name, z)  # they have no weight: all of it is noise
         pool = np.full(len(z), self.pool, np.int64)
         y, passed, _ = self.printed.outcome(k, z, self.memory, pool)
-        self.printed.compare(self.run, name, k, y, pool, remembered, self.memory, found)
+        self.printed.compare(self.run, name, k, y, pool, remembered, self.memory, outcome)
         self.passed += int(passed.sum())
         self.k += 1
         if self.k < len(self.printed.scales):
-            on = np.asarray(found.on)
+            on = np.asarray(outcome.goes_on)
             self.memory = (self.memory + self.printed.past[k] * z)[on]
 
     def end(self, count: int, many: int) -> None:

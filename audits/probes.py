@@ -13,7 +13,7 @@ import math
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,9 +29,10 @@ from murmurlog.auditing.neighbouring_logs import LETTERS, Known, Pair, place_of,
 from murmurlog.auditing.observer import Observation
 from murmurlog.bundle.files import CERTIFICATE, SUMS, sums
 from murmurlog.bundle.schema import LISTS, in_order
-from murmurlog.counting.tally import Tally
+from murmurlog.counting.tally import Tally, count_items
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
+from murmurlog.logs.partitions import Sums
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import (
     FOLLOWING,
@@ -47,7 +48,7 @@ from murmurlog.mechanisms import (
     Zealous,
 )
 from murmurlog.mechanisms.pool import OnDomain
-from murmurlog.mechanisms.rounds.weights import Held
+from murmurlog.mechanisms.rounds.select import Candidates
 from murmurlog.privacy.counts import CHOICES, GRID
 from murmurlog.privacy.sampler import Entropy, Integers, SeededEntropy, draw
 
@@ -107,31 +108,29 @@ def exact_counts(gathered: Any) -> ExactCounts | None:
         return _counts_of(gathered)
     if isinstance(gathered, OnDomain):
         return _counts_of(gathered.inside)
-    if isinstance(gathered, Held):
-        rows = gathered.table.group_by("item").aggregate(users=gathered.table.count())
-        table = gathered.names.join(rows, "item").select(*gathered.keys, "users").to_pyarrow()
-        return ExactCounts(_by_key(table, gathered.keys, "users"), gathered.per_user, by_one=True)
+    if isinstance(gathered, Candidates):
+        shards = gathered.bounded.add_up(count_items)
+        return ExactCounts(_by_key(gathered, shards), gathered.per_user, by_one=True)
     return None
 
 
 def _counts_of(tally: Tally) -> ExactCounts:
-    counts = _by_key(tally.table.to_pyarrow(), tally.keys, tally.count)
-    return ExactCounts(counts, tally.per_user, by_one=tally.count == "users")
+    return ExactCounts(_by_key(tally, tally), tally.per_user, by_one=tally.count == "users")
 
 
-def _by_key(table: pa.Table, keys: Sequence[str], count: str) -> dict[str, int]:
-    columns = [
-        [" ".join(texts) for texts in table[key].to_pylist()]
-        if key in LISTS
-        else table[key].to_pylist()
-        for key in keys
-    ]
-    names = ["|".join(texts) for texts in zip(*columns, strict=True)]
+def _by_key(counted: Tally | Candidates, shards: Iterable[Sums]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for name, number in zip(names, table[count].to_pylist(), strict=True):
-        found[name] = (
-            found.get(name, 0) + number
-        )  # two rows of one key would be two items of a user
+    for shard in shards:
+        table = counted.table(shard.keys)
+        columns = [
+            [" ".join(texts) for texts in column.to_pylist()]
+            if key in LISTS
+            else column.to_pylist()
+            for key, column in zip(counted.keys, table.columns, strict=True)
+        ]
+        for texts, number in zip(zip(*columns, strict=True), shard.sums.tolist(), strict=True):
+            name = "|".join(texts)  # two sums of one name would be two items of a user
+            found[name] = found.get(name, 0) + number
     return found
 
 
@@ -225,9 +224,9 @@ def _passed(mechanism: Mechanism, users: int, pool: int) -> Any:
     for k, scale in enumerate(mechanism.schedule.scales):
         # A user with one item gives it its full weight.
         z = users * GRID + noise(scale * GRID, len(alive))
-        found = mechanism.judged(k, z, remembered, pool)
+        found = mechanism.decide(k, z, remembered, pool)
         passed[alive[found.passed]] = True
-        alive, remembered = alive[found.on], found.remembered
+        alive, remembered = alive[found.goes_on], found.remembered
     return passed
 
 

@@ -8,7 +8,7 @@ import itertools
 import json
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -19,7 +19,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurlog.bundle.keys import clean_url, normalise
+from murmurlog.bundle.canonical import CANONICAL, cleaner
+from murmurlog.bundle.keys import clean_url
 
 QUERIES = (
     *("red", "Red", " red ", "blue shoes", "blue  shoes", "BLUE SHOES", "İstanbul", "istanbul"),
@@ -56,6 +57,10 @@ ODD = ("plain", "a b", "day=1", "ü", "100%", "a%20b", "a+b#c", "a:b", "a,b", "{
 PATTERNS = ("[a]", "a*b", "a?b", "**")
 
 
+UNITS = ("user", "user", "user-day", "user-week", "user-month")
+FOLLOWING = ("click", "pair", "session")  # tables that name queries
+LISTED = ("query", "click", "pair")  # tables whose keys can be public before
+
 Keys = tuple[tuple[str, ...], ...]
 
 
@@ -77,17 +82,26 @@ class Table:
     """A table that is asked for, and how its units are bounded."""
 
     kind: str
-    unit: str
     way: str
     count: str = "users"
     per_user: int
     by: tuple[str, ...] = ()  # values of the column country
     seed: int
     gap: float = 1800
+    longest: int | None = None  # queries of a session
+    repeats: bool | None = None  # of sessions all subsequences, with or without equal neighbours
+    set_size: int = 2  # queries of an itemset
+    consecutive: bool = False
     known: Keys | None = None  # keys of the query table, if only items of these count
     earlier: Keys = ()  # keys that are public already: not selected, but counted
+    pools: tuple[Keys, ...] = ()  # public keys in classes, none of them earlier
     select_from: datetime | None = None  # rows from then on are selected from
     count_from: datetime | None = None
+
+    @property
+    def selects(self) -> bool:
+        """Whether `rounds` makes it."""
+        return self.kind != "session" and self.count == "users"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,24 +114,27 @@ class Case:
     columns: tuple[str, ...]
     cells: tuple[dict[str, Any], ...]  # of each row, as the source has them
     types: dict[str, tuple[pa.DataType, ...]]  # of each column, one or several for its files
+    unit: str
     time: str | None
     files: int
     folder: str
     name: str
     url: str
+    keys: str | None
     screen: bool
     deny: tuple[str, ...]
     since: str | None
     until: str | None
     where: dict[str, str]
     tables: tuple[Table, ...]
+    limits: tuple[int, int, int] | None = None  # rows and bytes of a unit, bytes of a value
+    numbered: bool = False  # whether users are whole numbers
     spark: bool = True  # whether Spark reads these types
 
 
-def case(
-    number: int, seed: int, *, patterns: bool = True, tables: int = 2, whole: bool = False
-) -> Case:
-    """A log, always the same for the same numbers; a `whole` one is long and has every column."""
+def case(number: int, seed: int, *, tables: int = 3, whole: bool | None = None) -> Case:
+    """A log, always the same for the same numbers; a `whole` one, every third, is long and has every column."""
+    whole = number % 3 == 2 if whole is None else whole
     draw = random.Random(f"{seed}:{number}")
     format = draw.choice(FORMATS)
     time = draw.choice((None, *TIMES)) if draw.random() < 0.9 else None
@@ -138,7 +155,7 @@ def case(
         cells.append(cell)
     order = list(range(len(rows)))
     draw.shuffle(order)
-    names = (*ODD, *PATTERNS) if patterns else ODD
+    names = (*ODD, *PATTERNS)
     folder, name = draw.choice(names), draw.choice(names)
     if "\\" in folder + name:  # with a pattern beside it DuckDB refuses the path
         folder, name = (
@@ -151,16 +168,22 @@ def case(
         cells=tuple(cells[i] for i in order), types={}, time=time,
         files=min(len(rows), draw.choice((1, 1, 2, 3))) if format != "duckdb" else 1,
         folder=folder, name=name, url=draw.choice(("host", "path", "full", "id")),
-        screen=draw.random() < 0.5, deny=draw.choice(((), (), ("red", "blue *"))),
-        since=None, until=None, where={}, tables=(), spark=users.spark,
+        screen=draw.random() < 0.5, deny=draw.choice(((), (), ("red", "blue *"))), keys=None,
+        unit=draw.choice(UNITS if time else UNITS[:1]), since=None, until=None, where={}, tables=(),
+        numbered=users.numbered, spark=users.spark,
     )  # fmt: skip
+    if draw.random() < 0.3:
+        limits = (draw.choice((1, 2, 5)), draw.choice((20, 60, 10**6)), draw.choice((12, 10**6)))
+        made = replace(made, limits=limits)
+    if not made.deny and draw.random() < 0.3:
+        made = replace(made, keys=CANONICAL)
     types = {name: _types(draw, name, made, users) for name in columns}
     restricted = {} if whole else _restricted(draw, made)
     return replace(
         made,
         types=types,
         **restricted,
-        tables=tuple(_table(draw, made, combine=whole) for _ in range(tables)),
+        tables=tuple(_table(draw, made) for _ in range(tables)),
     )
 
 
@@ -179,47 +202,57 @@ def _restricted(draw: random.Random, made: Case) -> dict[str, Any]:
     return found
 
 
-def _table(draw: random.Random, made: Case, *, combine: bool = False) -> Table:
-    """A table and its options. Each option is there by a draw of its own, so that any may meet any other;
-    to `combine` makes each of them likelier."""
-    kinds, units, ways = ["query", "query", "keyword"], ["user", "user"], ["random"]
+def _table(draw: random.Random, made: Case) -> Table:
+    """A table and its options. Each option is there by a draw of its own, so that any may meet any other."""
+    kinds, ways = ["query", "query", "keyword", "itemset"], ["random"]
     if "url" in made.columns:
-        kinds += ["click", "click"]
+        kinds += ["click"] * 3
     if made.time:
-        units += ["user-day", "user-week", "user-month"]
         ways += ["first", "first"]
-        kinds += ["pair", "session"]
-    if combine:
-        kinds += [
-            kind for kind in kinds if kind in ("click", "pair")
-        ]  # those that wait for queries
-    kind, unit, way = draw.choice(kinds), draw.choice(units), draw.choice(ways)
-    some = 0.5 if combine else 0.3
+        kinds += ["pair", "pair", "session"]
+    kind, way = draw.choice(kinds), draw.choice(ways)
     by: tuple[str, ...] = ()
-    if "country" in made.columns and kind != "session" and draw.random() < some:
+    if "country" in made.columns and kind not in ("session", "itemset") and draw.random() < 0.4:
         by = draw.choice((("DE", "FR"), ("FR",), ("ÑÑ", "de", "nobody")))
-    rows = way == "first" and kind != "session" and draw.random() < 0.2
+    rows = way == "first" and kind not in ("session", "itemset") and draw.random() < 0.2
     table = Table(
-        kind=kind, unit=unit, way=way, count="rows" if rows else "users", by=by,
+        kind=kind, way=way, count="rows" if rows else "users", by=by,
         per_user=draw.choice((1, 1, 2, 3, 5)), seed=draw.randrange(1000),
         gap=draw.choice((1800, 1800, 1800, 60, 0.5)),
     )  # fmt: skip
     changes: dict[str, Any] = {}
-    if kind in ("click", "pair", "session") and draw.random() < some:
+    if kind in FOLLOWING and draw.random() < 0.4:
         changes["known"] = _some_keys(draw, made, "query", by)
-    if kind in ("query", "click", "pair") and draw.random() < some:
+    if kind in LISTED and draw.random() < 0.4:
         changes["earlier"] = _some_keys(draw, made, kind, by)
+    if kind in LISTED and draw.random() < 0.4:
+        new = [
+            key for key in _some_keys(draw, made, kind, by) if key not in changes.get("earlier", ())
+        ]
+        parts = (new[::2], new[1::2]) if draw.random() < 0.5 else (new,)
+        changes["pools"] = tuple(tuple(part) for part in parts if part)
+    if kind == "session":
+        changes["longest"] = draw.choice((None, 2, 3, 4))
+        if changes["longest"]:  # else there are too many
+            changes["repeats"] = draw.choice((None, False, True))
+    if kind == "itemset":
+        changes["set_size"] = draw.choice((1, 2, 3))
+        changes["consecutive"] = draw.random() < 0.5
+        changes["per_user"] = draw.choice((1, 4, 7, 12))
     times = sorted(row.time for row in made.rows if row.time)
     if times:
         for name in ("select_from", "count_from"):
-            if draw.random() < some:
+            if draw.random() < 0.4:
                 changes[name] = draw.choice(times)
+    if changes.get("consecutive"):  # such runs are counted as they were cut
+        changes["count_from"] = changes.get("select_from")
     return replace(table, **changes)
 
 
 def _some_keys(draw: random.Random, made: Case, kind: str, by: tuple[str, ...]) -> Keys:
     """About half of the keys that a table could have. A value of --by is drawn for each by itself."""
-    queries = sorted({key for row in made.rows if (key := normalise(row.query or ""))})
+    clean = cleaner(made.keys)
+    queries = sorted({key for row in made.rows if (key := clean(row.query or ""))})
     urls = sorted({key for row in made.rows if (key := clean_url(row.url or "", made.url))})
     columns = [queries, *([urls] if kind == "click" else [queries] if kind == "pair" else [])]
     every = itertools.product(*columns, *([by] if by else []))
@@ -236,6 +269,7 @@ class Typed:
     types: tuple[pa.DataType, ...]
     value: Callable[[int], Any]
     text: Callable[[int], str]
+    numbered: bool = False
     spark: bool = True
 
 
@@ -245,7 +279,8 @@ def _same(i: int) -> str:
 
 TEXT = Typed(types=(pa.string(), pa.large_string()), value=_same, text=_same)
 USER_TYPES = (
-    Typed(types=(pa.int64(), pa.int32(), pa.uint64(), pa.int8()), value=lambda i: i, text=str),
+    Typed(types=(pa.int64(), pa.int32(), pa.int16(), pa.int8()), value=lambda i: i - 3,
+          text=lambda i: str(i - 3), numbered=True),
     Typed(types=(pa.decimal128(10, 2), pa.decimal128(38, 2)), value=lambda i: Decimal(i) / 4,
           text=lambda i: f"{Decimal(i) / 4:.2f}"),
     Typed(types=(pa.bool_(),), value=lambda i: i % 2 == 0, text=lambda i: str(i % 2 == 0).lower()),
@@ -259,7 +294,9 @@ USER_TYPES = (
 
 
 def _typed(draw: random.Random, format: str) -> Typed:
-    return draw.choice(USER_TYPES) if format == "parquet" and draw.random() < 0.3 else TEXT
+    if format != "parquet" or draw.random() < 0.6:
+        return TEXT
+    return USER_TYPES[0] if draw.random() < 0.5 else draw.choice(USER_TYPES)
 
 
 def _types(draw: random.Random, name: str, made: Case, users: Typed) -> tuple[pa.DataType, ...]:
@@ -364,6 +401,28 @@ def _time_text(draw: random.Random, moment: datetime) -> tuple[str | None, datet
     if how == 2:
         return f"{moment.isoformat(sep=' ', timespec='microseconds')}Z", moment, False
     return moment.isoformat(sep=draw.choice(" T"), timespec="microseconds"), moment, False
+
+
+def batches(made: Case, rows: Sequence[Row], size: int, *, by: bool) -> Iterator[pa.RecordBatch]:
+    """Rows as the engine gives them to who cleans them, so many at a time."""
+    users = pa.int64() if made.numbered else pa.string()
+    for start in range(0, len(rows), size):
+        some = rows[start : start + size]
+        columns: dict[str, pa.Array] = {
+            "user": pa.array([None if r.user is None else int(r.user) for r in some], users)
+            if made.numbered
+            else pa.array([row.user for row in some], users),
+            "query": pa.array([row.query for row in some], pa.string()),
+        }
+        if made.time:
+            columns["time"] = pa.array([row.time for row in some], pa.timestamp("us"))
+            columns["bad_time"] = pa.array([row.bad_time for row in some])
+        if "url" in made.columns:
+            columns["url"] = pa.array([row.url for row in some], pa.string())
+            columns["rank"] = pa.array([row.rank for row in some], pa.int32())
+        if by:
+            columns["k0"] = pa.array([row.country for row in some], pa.string())
+        yield pa.record_batch(columns)
 
 
 # Places

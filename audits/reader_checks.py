@@ -2,13 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import ibis
+import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 from old_readers import CHANGES, by_parallel_csv
 from plain_reader import Refused, time_of
@@ -19,12 +20,15 @@ from reader_samples import LARGEST, Outcome, Sample
 from murmurlog.errors import InputError, MurmurlogError
 from murmurlog.logs import formats as shapes
 from murmurlog.logs import records
-from murmurlog.logs.duckdb_rows import raw_rows
+from murmurlog.logs.duckdb_rows import read_batches
 from murmurlog.logs.log import read
+from murmurlog.logs.rows import Column
+from murmurlog.logs.rows import Rows as LogRows
 from murmurlog.logs.screen import Screen, load
 from murmurlog.logs.source import find
 
 Rows = Counter[tuple[Any, ...]]
+USER = "user"  # a column that is kept: the user's name
 ERROR = -1  # the line of an outcome that is no refusal
 
 
@@ -38,8 +42,9 @@ class Reader:
         self.folder = folder
         self.twin = twin
         self.server = server  # of PostgreSQL, as the tests start it
+        self._connection = duckdb.connect()  # one for all samples: opening takes longer than a file
+        self._connection.execute("SET TimeZone = 'UTC'")
         self._threads = 0
-        self._statements: dict[Any, str] = {}
 
     def outcome(self, sample: Sample) -> Outcome:
         """The rows of a sample as they stand in it, or that it is refused."""
@@ -48,15 +53,17 @@ class Reader:
         path = self._written(sample)
         with self._settings(sample):
             if self.twin == "csv-parallel":
-                return by_parallel_csv(sample, self.folder, self.engine.sql)
+                return by_parallel_csv(sample, self.folder, self._connection.execute)
             try:
                 source = find(path, **sample.options, time_format=sample.time_format)
                 broken: dict[str, int] = {}
-                with self._same_name():
-                    table = raw_rows(source, self.engine, broken, {}, list(source.found))
+                batches = read_batches(
+                    source, connection=self._connection, where={}, keep=source.found, urls=True,
+                    broken=broken,
+                )  # fmt: skip
                 kept = [f"k{i}" for i in range(len(source.found))]
                 times = ["time"] if sample.time_format else []
-                found = self._fetched(table.select("user", "query", "url", *kept, *times))
+                found = _counted(batches, ["user", "query", "url", *kept, *times])
             except InputError as error:
                 return _refused(error)
             except Exception as error:
@@ -92,31 +99,15 @@ class Reader:
             source,
             engine=self.engine,
             url=one.options.url,
-            keep={f"kept{i}": name for i, name in enumerate(one.options.keep)},
+            keep={
+                USER: source.columns["user"],
+                **{f"kept{i}": name for i, name in enumerate(one.options.keep)},
+            },
             where=one.options.where,
             screen=_screen() if one.options.screen else None,
         )
-        found = log.table.to_pyarrow()
-        users = found.column_names.index("user")
-        rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
-        return Counter(row for row in rows if not is_added(row[users]))
-
-    @contextmanager
-    def _same_name(self) -> Iterator[None]:
-        """One name for the table of every sample, so that statements are the same, too."""
-        self.engine.sql("DROP TABLE IF EXISTS sample")
-        self.engine.new_name = lambda: "sample"
-        try:
-            yield
-        finally:
-            del self.engine.new_name
-
-    def _fetched(self, table: Any) -> Rows:
-        """The rows of a table. Ibis takes longer to write SQL than DuckDB to run it, so it is kept."""
-        op = table.op()
-        if op not in self._statements:
-            self._statements[op] = ibis.to_sql(table, dialect="duckdb")
-        return Counter(self.engine.sql(self._statements[op]).fetchall())
+        found = Counter(row for part in log.partitions.results(plain_rows) for row in part)
+        return Counter({row[1:]: n for row, n in found.items() if not is_added(row[1])})
 
     def _written(self, sample: Sample) -> str:
         """Writes the files and says how a user would name them."""
@@ -132,8 +123,8 @@ class Reader:
     def _settings(self, sample: Sample) -> Iterator[None]:
         """The sizes and the threads that a sample asks for."""
         before = shapes.BLOCK, records.LONGEST_RECORD, records.MOST_HELD
-        if self._threads != sample.threads and hasattr(self.engine, "sql"):
-            self.engine.sql(f"SET threads = {sample.threads}")
+        if self._threads != sample.threads:
+            self._connection.execute(f"SET threads = {sample.threads}")
             self._threads = sample.threads
         shapes.BLOCK = sample.block
         records.LONGEST_RECORD, records.MOST_HELD = sample.longest, sample.largest
@@ -141,6 +132,31 @@ class Reader:
             yield
         finally:
             shapes.BLOCK, records.LONGEST_RECORD, records.MOST_HELD = before
+
+
+def plain_rows(rows: LogRows) -> list[tuple[Any, ...]]:
+    """The rows of a partition: key and name of the user, query, time, url, rank, kept columns."""
+    columns = [
+        *(rows.kept.values()),
+        rows.query,
+        *([rows.url] if rows.url else []),
+    ]
+    texts = [_texts(rows, column) for column in columns]
+    numbers = [rows.time] if rows.rank is None else [rows.time, rows.rank]
+    keys = [tuple(key) for key in rows.user_keys[rows.unit].tolist()]
+    return list(zip(keys, *texts, *(each.tolist() for each in numbers), strict=True))
+
+
+def _texts(rows: LogRows, column: Column) -> list[str | None]:
+    texts = [*rows.texts.take(column.ids).to_pylist(), None]
+    return [texts[code] for code in column.codes]
+
+
+def _counted(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Rows:
+    rows: Rows = Counter()
+    for batch in batches:
+        rows.update(zip(*(batch[name].to_pylist() for name in names), strict=True))
+    return rows
 
 
 @cache

@@ -11,24 +11,24 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bound_replay import PATHS
+from log_rows import queries_of, rows_of
 from probes import exact_counts
 from replacement import replaced
 
 from murmurlog.bundle.read import load as load_bundle
 from murmurlog.errors import UsageError
 from murmurlog.logs import formats
-from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import Log, read
 from murmurlog.logs.screen import load as load_screen
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Mechanism, View
+from murmurlog.logs.text_keys import TextKeys
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.release import release
 
@@ -52,6 +52,7 @@ NAMES = (
     "attention",
 )  # columns of `--by` that the code uses, too
 VALUES = ("DE", "FR")
+SEED = 1
 REFUSED = "refused"  # before anything is counted: a release may refuse a name
 BY_MECHANISMS = ("threshold", "rounds", "korolova", "zealous")
 
@@ -123,30 +124,34 @@ FORMATS: Mapping[str, Callable[[Sequence[Written]], str]] = {
 
 
 def check_reading(folder: Path) -> list[str]:
-    """One sentence for each file or path on which rows are lost, doubled or changed."""
+    """One sentence for each file of which rows are lost, doubled or changed."""
     rows, faults = make_rows(), []
-    expected = Counter((row.user, row.clean, row.time) for row in rows)
+    keys = TextKeys(SeededEntropy(SEED).stream("keys"))
+    users = {
+        row.user: tuple(key)
+        for row, key in zip(
+            rows, keys.texts(pa.array([r.user for r in rows])).tolist(), strict=True
+        )
+    }
+    expected = Counter((users[row.user], row.clean, row.time) for row in rows)
     with connect() as engine:
         for ending, write in FORMATS.items():
             file = folder / f"reading.{ending}"
             file.write_text(write(rows), encoding="utf-8")
             for block in BORDERS:
                 with replaced(formats, "BLOCK", block):
-                    log = read(find(str(file), columns=ROLES), engine=engine)
+                    log = read(
+                        find(str(file), columns=ROLES), engine=engine, entropy=SeededEntropy(SEED)
+                    )
                 if fault := _difference(log, expected):
                     faults.append(f"a .{ending} file in pieces of {block} bytes: {fault}")
-        source = find(str(folder / "reading.csv"), columns=ROLES)
-        for path, context in PATHS.items():
-            with context(engine):
-                if fault := _difference(read(source, engine=engine), expected):
-                    faults.append(f"the {path} path: {fault}")
     return faults
 
 
-def _difference(log: Log, expected: Counter[tuple[str, str, str]]) -> str | None:
-    table = log.table.select("user", "query", "time").to_pyarrow()
-    times = [f"{time:%Y-%m-%d %H:%M:%S}" for time in table["time"].to_pylist()]
-    found = Counter(zip(table["user"].to_pylist(), table["query"].to_pylist(), times, strict=True))
+def _difference(log: Log, expected: Counter[tuple[Any, str, str]]) -> str | None:
+    found = Counter[Any]()
+    for (_, user, time, query, *_), many in rows_of(log).items():
+        found[user, query, f"{time:%Y-%m-%d %H:%M:%S}"] += many
     lost, added = sum((expected - found).values()), sum((found - expected).values())
     if not lost and not added:
         return None
@@ -176,21 +181,12 @@ def check_screen(folder: Path) -> list[str]:
             pa.table(dict(zip(("user", "query"), zip(*some, strict=True), strict=True))), path
         )
         with connect() as engine:
-            for implementation, context in PATHS.items():
-                with context(engine):
-                    log = read(find(str(path)), engine=engine, screen=load_screen())
-                    left = set(
-                        log.table.select("query").distinct().to_pyarrow()["query"].to_pylist()
-                    )
-                for text in sorted(left & set(PERSONAL)):
-                    many = sum(query == text for _, query in some)
-                    faults.append(
-                        f"the {implementation} path: the screen leaves a query of personal data that {many} users asked"
-                    )
-                if missing := set(HARMLESS) - left:
-                    faults.append(
-                        f"the {implementation} path: the screen drops {', '.join(sorted(missing))}"
-                    )
+            left = queries_of(read(find(str(path)), engine=engine, screen=load_screen()))
+        for text in sorted(left & set(PERSONAL)):
+            many = sum(query == text for _, query in some)
+            faults.append(f"the screen leaves a query of personal data that {many} users asked")
+        if missing := set(HARMLESS) - left:
+            faults.append(f"the screen drops {', '.join(sorted(missing))}")
     return faults
 
 
@@ -211,26 +207,20 @@ def check_distinct(mechanism: Mechanism, table: str, folder: Path) -> list[str]:
     path.write_text(
         "\n".join("\t".join(row) for row in [tuple(ROLES), *rows]) + "\n", encoding="utf-8"
     )
-    faults = []
     with connect() as engine:
-        for implementation, context in PATHS.items():
-            with context(engine):
-                log = read(find(str(path), columns=ROLES), engine=engine)
-                view = View(kind=table, way="first")
-                gathered = mechanism.gather(log, view, entropy=SeededEntropy(1))
-                found = exact_counts(gathered)
-            if found is None:
-                return []
-            if found.by_one and (most := max(found.counts.values(), default=0)) > users:
-                faults.append(
-                    f"the {implementation} path, {table}: an item of {users} users has a count of {most}: variants of "
-                    "one text count more than once"
-                )
-            elif len(found.counts) > len(words):
-                faults.append(
-                    f"the {implementation} path, {table}: variants of one text are different items"
-                )
-    return faults
+        log = read(find(str(path), columns=ROLES), engine=engine)
+        found = exact_counts(
+            mechanism.gather(log, View(kind=table, way="first"), entropy=SeededEntropy(SEED))
+        )
+    if found is None:
+        return []
+    if found.by_one and (most := max(found.counts.values(), default=0)) > users:
+        return [
+            f"{table}: an item of {users} users has a count of {most}: variants of one text count more than once"
+        ]
+    if len(found.counts) > len(words):
+        return [f"{table}: variants of one text are different items"]
+    return []
 
 
 # --- columns of --by -------------------------------------------------------------------------------
@@ -240,23 +230,12 @@ def check_by(mechanism: str, folder: Path) -> list[str]:
     """Whether a release by a column is the same whatever the column is called."""
     if mechanism not in BY_MECHANISMS:
         return []
-    faults = []
-    # A name may clash with one of a table of the engine, which only the general path has.
-    implementations: dict[str, AbstractContextManager[None]] = {
-        "encoded": nullcontext(),
-        "general": replaced(DuckEngine, "local", None),
-    }
-    for implementation, context in implementations.items():
-        (own := folder / implementation).mkdir()
-        with context:
-            found = {name: _released_by(name, mechanism, own) for name in ("country", *NAMES)}
-        faults += [
-            f"--by {name}, the {implementation} path: another release than by the same column under the name country "
-            f"({found[name]!s:.80})"
-            for name in NAMES
-            if found[name] not in (found["country"], REFUSED)
-        ]
-    return faults
+    found = {name: _released_by(name, mechanism, folder) for name in ("country", *NAMES)}
+    return [
+        f"--by {name}: another release than by the same column under the name country ({found[name]!s:.80})"
+        for name in NAMES
+        if found[name] not in (found["country"], REFUSED)
+    ]
 
 
 def _released_by(column: str, mechanism: str, folder: Path) -> Any:

@@ -9,6 +9,7 @@ weight is the noise of that round, whatever the code calls it.
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,14 @@ from pool_replay import (
 from replacement import replaced
 
 from murmurlog.bundle.schema import notes_of
+from murmurlog.counting.unit_weights import count_holders
+from murmurlog.logs.text_keys import NO_KEYS, number_keys, order_of_keys, places_of
 from murmurlog.mechanisms import Rounds
-from murmurlog.mechanisms.rounds import fresh_counts
+from murmurlog.mechanisms.rounds import count as counting
 from murmurlog.mechanisms.rounds import mechanism as rounds_steps
-from murmurlog.mechanisms.rounds import weights as rounds_weights
-from murmurlog.mechanisms.rounds.holders import Holders
+from murmurlog.mechanisms.rounds import select as selecting
+from murmurlog.mechanisms.rounds.select import Candidates
+from murmurlog.privacy.sampler import Keys
 
 
 def weight_of(attention: int, squares: int) -> int:
@@ -55,25 +59,24 @@ def bins_of(size: int) -> list[int]:
 class _Replay:
     """Follows one run of the selection."""
 
-    def __init__(self, text: str, held: Any, run: RoundsRun) -> None:
+    def __init__(self, text: str, candidates: Candidates, run: RoundsRun) -> None:
         self.run, self.printed = run, Printed.of(text)
-        rows = held.table.to_pyarrow()
-        self.unit = rows["unit"].to_numpy().astype(np.int64)
-        self.item = rows["item"].to_numpy().astype(np.int64)
-        self.size = int(held.size)
+        self.unit, keys = _held(candidates.bounded.results(_of_bounded))
+        self.item, first = number_keys(keys)
+        self.item_keys, self.size = keys[first], len(first)
         self._check_rows()
-        names = held.names.to_pyarrow().sort_by("item")
-        self.keys = keys_in(names, held.keys)
-        self.pools = [keys_in(pool.keys(np.arange(pool.size)), held.keys) for pool in held.pools]
+        self.keys = keys_in(candidates.table(self.item_keys), candidates.keys)
+        self.pools = [
+            keys_in(pool.keys(np.arange(pool.size)), candidates.keys) for pool in candidates.pools
+        ]
         if [len(set(pool)) for pool in self.pools] != self.printed.sizes:
             run.fault("the pools have other sizes than the printed ones")
         place = {key: n for n, pool in enumerate(self.pools, 1) for key in pool}
         self.pool = np.array([place.get(key, 0) for key in self.keys], np.int64)
-        self.attention = np.full(self.size, FULL, np.int64)
-        self.alive = np.arange(self.size)
         self.memory = np.zeros(self.size, np.int64)
-        self.k = 0
-        self.summed: Integers | None = None  # the weights as the mechanism summed them
+        self.k, self.measured = 0, 0
+        self._begin(np.full(self.size, FULL, np.int64))
+        self.drawn: list[tuple[Keys, Integers]] = []  # of a shard: keys and noise
         self.passed: list[Integers] = []
         self.unheld: list[Unheld] = []
 
@@ -86,46 +89,60 @@ class _Replay:
             if len(np.unique(pairs)) < len(pairs):
                 self.run.fault("a unit holds an item twice")
 
-    def weights(self) -> Integers:
-        """The sum of the units' weights of all items that are alive."""
-        inside = np.zeros(self.size, bool)
-        inside[self.alive] = True
-        here = inside[self.item]
+    def _begin(self, attention: Integers) -> None:
+        """A round in which items with attention are alive."""
+        self.alive, self.measured = attention > 0, 0
+        self.following = np.zeros(self.size, np.int64)
+        here = self.alive[self.item]
         unit, item = self.unit[here], self.item[here]
-        h = self.attention[item]
+        h = attention[item]
         squares = np.zeros(int(self.unit.max(initial=0)) + 1, np.int64)
         np.add.at(squares, unit, h * h)
         kinds, which = np.unique(np.stack([h, squares[unit]]), axis=1, return_inverse=True)
         steps = np.array([weight_of(int(a), int(s)) for a, s in kinds.T], np.int64)
-        found = np.zeros(self.size, np.int64)
+        self.weights = np.zeros(self.size, np.int64)
         if len(item):
-            np.add.at(found, item, steps[np.asarray(which).ravel()])
-        return found[self.alive]
+            np.add.at(self.weights, item, steps[np.asarray(which).ravel()])
 
-    def step(self, z: Integers, remembered: Integers, found: Any) -> None:
-        """Compares a round with what it must be, and keeps its noise."""
-        k, printed, pool = self.k, self.printed, self.pool[self.alive]
-        name = f"round {k + 1}"
-        if k >= len(printed.scales) or len(z) != len(self.alive):
-            self.run.fault(f"{name}: {len(z)} items are measured, {len(self.alive)} are alive")
+    def step(self, k: int, z: Integers, remembered: Integers, pool: Any, outcome: Any) -> None:
+        """Compares a shard of a round with what it must be, and keeps its noise."""
+        printed, name = self.printed, f"round {k + 1}"
+        if k != self.k:
+            self._end_round(k)
+        keys, noise = self.drawn.pop() if self.drawn else (NO_KEYS, np.zeros(0, np.int64))
+        items = places_of(keys, self.item_keys)
+        if len(z) != len(items) or (items < 0).any() or not self.alive[items].all():
+            self.run.fault(f"{name}: {len(z)} items are measured, some of which are not alive")
             return
-        weights = self.weights()
-        if self.summed is not None and not np.array_equal(self.summed[self.alive], weights):
+        self.measured += len(items)
+        weights, pools = self.weights[items], self.pool[items]
+        if not np.array_equal(z - noise, weights):
             self.run.fault(f"{name}: units give other weights than floor(2^20 h / |h|)")
-        for what, some in (("", pool == 0), (" of pool keys", pool > 0)):
+        for what, some in (("", pools == 0), (" of pool keys", pools > 0)):
             if some.any():
                 self.run.add(name + what, (z - weights)[some])
-        y, passed, on = printed.outcome(k, z, self.memory, pool)
-        printed.compare(self.run, name, k, y, pool, remembered, self.memory, found)
-        self.passed.append(self.alive[passed])
-        self.k += 1
-        if self.k == len(printed.scales):
-            return
-        on = np.asarray(found.on)  # at a border either is right
-        self.attention = np.zeros(self.size, np.int64)
-        self.attention[self.alive[on]] = found.attention
-        self.memory = (self.memory + printed.past[k] * z)[on]
-        self.alive = self.alive[on]
+        y, passed, _ = printed.outcome(k, z, self.memory[items], pools)
+        printed.compare(self.run, name, k, y, pools, remembered, self.memory[items], outcome)
+        self.passed.append(items[passed])
+        on = items[np.asarray(outcome.goes_on)]  # at a border either is right
+        self.following[on] = outcome.attention
+        if k + 1 < len(printed.scales):
+            self.memory[items] += printed.past[k] * z
+
+    def _end_round(self, k: int) -> None:
+        if self.measured != self.alive.sum():
+            self.run.fault(
+                f"round {self.k + 1}: {self.measured} items are measured, {self.alive.sum()} are alive"
+            )
+        self.k = k
+        self._begin(self.following)
+
+    def end(self) -> None:
+        """Whether no round is missing."""
+        if self.measured != self.alive.sum() or (
+            self.k + 1 < len(self.printed.scales) and self.following.any()
+        ):
+            self.run.fault(f"round {self.k + 1}: not all items that are alive are measured")
 
     def follow_unheld(self) -> Unheld:
         """The follower of the next pool's keys that nobody holds."""
@@ -135,31 +152,42 @@ class _Replay:
         return self.unheld[-1]
 
 
+def _held(parts: Iterable[tuple[Integers, Keys]]) -> tuple[Integers, Keys]:
+    """Units and keys of all partitions; units are numbered anew."""
+    units, keys, start = [np.zeros(0, np.int64)], [NO_KEYS], 0
+    for unit, some in parts:
+        units.append(unit.astype(np.int64) + start)
+        keys.append(some)
+        start += int(unit.max(initial=-1)) + 1
+    return np.concatenate(units), np.concatenate(keys)
+
+
+def _of_bounded(items: Any) -> tuple[Integers, Keys]:
+    return items.unit, items.keys[items.item]
+
+
+def _of_rows(rows: Any, *, find: Any) -> tuple[Integers, Keys]:
+    """All distinct items of every unit of a partition, not bounded."""
+    items = find(rows)
+    held = np.unique(np.stack([items.unit, items.item]), axis=1)
+    return held[0], items.keys[held[1]]
+
+
 class _Holdings:
     """All distinct items of every unit, not bounded, from the log's own rows."""
 
-    def __init__(self, held: Any) -> None:
-        self.names = list(held.keys)
-        rows = held.items.table.select("unit", *self.names).distinct().to_pyarrow()
-        columns = [rows[name].to_pylist() for name in self.names]
-        self.item, self.number = _numbered(zip(*columns, strict=True))
-        self.unit, _ = _numbered(rows["unit"].to_pylist())
+    def __init__(self, candidates: Candidates) -> None:
+        self.names, self.text_keys = list(candidates.keys), candidates.text_keys
+        work = partial(_of_rows, find=candidates.pairs.keywords["find"])  # type: ignore[attr-defined]
+        self.unit, self.keys = _held(candidates.counted.results(work))
 
     def of(self, table: Any) -> tuple[Integers, Integers]:
         """(unit, row of the table) of every unit that holds the row's key; units are numbered anew."""
-        columns = [table[name].to_pylist() for name in self.names]
-        place = np.full(len(self.number) + 1, -1, np.int64)
-        for n, key in enumerate(zip(*columns, strict=True)):
-            place[self.number.get(key, len(self.number))] = n
-        place[-1] = -1
-        at = place[self.item]
+        keys = self.text_keys.columns([table[name] for name in self.names])
+        order = order_of_keys(keys)
+        at = places_of(self.keys, keys[order])
         _, unit = np.unique(self.unit[at >= 0], return_inverse=True)
-        return np.asarray(unit).ravel(), at[at >= 0]
-
-
-def _numbered(keys: Iterable[Any]) -> tuple[Integers, dict[Any, int]]:
-    number: dict[Any, int] = {}
-    return np.array([number.setdefault(key, len(number)) for key in keys], np.int64), number
+        return np.asarray(unit).ravel(), order[at[at >= 0]]
 
 
 def _check_counts(
@@ -199,7 +227,7 @@ def _check_counts(
 
 @contextmanager
 def replayed_rounds(table: str, *, earlier: Any = None) -> Iterator[RoundsRun]:
-    """While this lasts, runs of `rounds` are followed; streams of items are not.
+    """While this lasts, runs of `rounds` are followed.
 
     `earlier` is a table of the keys that were published before.
     """
@@ -210,36 +238,42 @@ def replayed_rounds(table: str, *, earlier: Any = None) -> Iterator[RoundsRun]:
     counted: list[dict[str, Any]] = []
     summed: list[Integers] = []
     holdings: dict[int, tuple[Any, _Holdings]] = {}
-    select, judged, release = Rounds.select, Rounds.judged, Rounds.release
-    estimate, sum_weights = vars(fresh_counts)["estimate_users"], rounds_weights.weights
-    weigh, pass_unheld = Holders.weighted, vars(rounds_steps)["pass_unheld"]
+    choose, decide, release = Rounds.select, Rounds.decide, Rounds.release
+    estimate, draw = vars(counting)["estimate_users"], vars(selecting)["draw"]
+    weigh, pass_unheld = counting.Holders.weighted, vars(rounds_steps)["pass_unheld"]
 
-    def select_followed(self: Rounds, held: Any, *, entropy: Any) -> Any:
-        if not held.dense:
-            return select(self, held, entropy=entropy)
+    def select_followed(self: Rounds, candidates: Any, *, entropy: Any) -> Any:
         # By the text that a certificate would print, whatever the steps made of it since.
-        following.append(_Replay(stated[-1] if stated else str(self), held, run))
+        following.append(_Replay(stated[-1] if stated else str(self), candidates, run))
         selected[:] = following
         try:
-            return select(self, held, entropy=entropy)
+            found = choose(self, candidates, entropy=entropy)
+            following[-1].end()
+            return found
         finally:
             following.pop()
 
-    def judged_followed(self: Rounds, k: int, z: Any, remembered: Any, pool: Any = 0) -> Any:
-        found = judged(self, k, z, remembered, pool)
-        if following:
-            following[-1].step(np.asarray(z), np.asarray(remembered), found)
-        return found
+    def draw_followed(*, keys: Any = None, **more: Any) -> Integers:
+        noise: Integers = draw(keys=keys, **more)
+        if following and len(noise):
+            following[-1].drawn.append((keys, noise))
+        return noise
 
-    def pass_followed(schedule: Any, keys: Any, judge: Any, *, count: int, entropy: Any) -> int:
+    def decide_followed(self: Rounds, k: int, z: Any, remembered: Any, pool: Any = 0) -> Any:
+        outcome = decide(self, k, z, remembered, pool)
+        if following:
+            following[-1].step(k, np.asarray(z), np.asarray(remembered), pool, outcome)
+        return outcome
+
+    def pass_followed(schedule: Any, keys: Any, decide: Any, *, count: int, entropy: Any) -> int:
         if not selected:
-            return int(pass_unheld(schedule, keys, judge, count=count, entropy=entropy))
+            return int(pass_unheld(schedule, keys, decide, count=count, entropy=entropy))
         follower = selected[-1].follow_unheld()
 
         def judge_followed(k: int, z: Any, remembered: Any) -> Any:
-            found = judge(k, z, remembered)
-            follower.step(k, np.asarray(z), np.asarray(remembered), found)
-            return found
+            outcome = decide(k, z, remembered)
+            follower.step(k, np.asarray(z), np.asarray(remembered), outcome)
+            return outcome
 
         many = int(pass_unheld(schedule, keys, judge_followed, count=count, entropy=entropy))
         follower.end(count, many)
@@ -250,44 +284,74 @@ def replayed_rounds(table: str, *, earlier: Any = None) -> Iterator[RoundsRun]:
         counted.append({"measured": np.asarray(measured), "d2": int(more["d2"]), "summed": weights})
         return estimate(measured, profile, **more)
 
-    def release_followed(self: Rounds, held: Any, *, entropy: Any) -> Any:
+    def release_followed(self: Rounds, candidates: Any, *, entropy: Any) -> Any:
         for each in (counted, summed, selected):
             each.clear()
         stated.append(str(self))
         try:
-            found = release(self, held, entropy=entropy)
+            found = release(self, candidates, entropy=entropy)
         finally:
             stated.pop()
-        known = set() if earlier is None else set(keys_in(earlier, held.keys))
+        known = set() if earlier is None else set(keys_in(earlier, candidates.keys))
         if selected:
             last = selected[-1]
             shown = {last.keys[item] for items in last.passed for item in items}
             check_keys(
-                run, keys_in(found, held.keys), shown, known, last.pools, last.unheld, last.keys
+                run,
+                keys_in(found, candidates.keys),
+                shown,
+                known,
+                last.pools,
+                last.unheld,
+                last.keys,
             )
-        if counted and held.in_log and held.kind == held.items.kind:
-            if id(held) not in holdings:
-                holdings[id(held)] = (held, _Holdings(held))
-            _check_counts(run, holdings[id(held)][1], found, **counted[-1], earlier=known)
+        if counted and candidates.in_log and candidates.kind != "itemset":
+            if id(candidates) not in holdings:
+                holdings[id(candidates)] = (candidates, _Holdings(candidates))
+            _check_counts(run, holdings[id(candidates)][1], found, **counted[-1], earlier=known)
         return found
 
-    def weights_followed(held: Any, rows: Any) -> Any:
-        found = sum_weights(held, rows)
-        if following:
-            following[-1].summed = np.asarray(found)
-        return found
-
-    def weighted_followed(self: Holders, d2: int) -> Any:
+    def weighted_followed(self: Any, d2: int) -> Any:
         summed.append(weigh(self, d2))
         return summed[-1]
 
     with (
         replaced(Rounds, "select", select_followed),
-        replaced(Rounds, "judged", judged_followed),
+        replaced(Rounds, "decide", decide_followed),
         replaced(Rounds, "release", release_followed),
+        replaced(selecting, "draw", draw_followed),
         replaced(rounds_steps, "pass_unheld", pass_followed),
-        replaced(fresh_counts, "estimate_users", estimate_followed),
-        replaced(rounds_weights, "weights", weights_followed),
-        replaced(Holders, "weighted", weighted_followed),
+        replaced(counting, "estimate_users", estimate_followed),
+        replaced(counting.Holders, "weighted", weighted_followed),
     ):
         yield run
+
+
+# --- the weights of counts -------------------------------------------------------------------------
+
+MOST_HELD = 40
+
+
+def check_count_weights() -> list[str]:
+    """Whether the weights of counts are those of the proof: norm at most sqrt(d2), for every m."""
+    faults = []
+    for d2 in (1, 2, 3, 5, 8):
+        # Unit m holds the first m of 40 published items.
+        unit = np.repeat(np.arange(1, MOST_HELD + 1), np.arange(1, MOST_HELD + 1))
+        item = np.concatenate([np.arange(m) for m in range(1, MOST_HELD + 1)])
+        summed = holders_of(unit, item, size=MOST_HELD).weighted(d2)
+        own = [count_weight_of(m, d2) for m in range(1, MOST_HELD + 1)]
+        expected = np.array([sum(own[n:]) for n in range(MOST_HELD)], np.int64)
+        if not np.array_equal(summed, expected):
+            m = int(np.argmax(np.diff(summed[::-1], prepend=0)[::-1] != np.array(own))) + 1
+            faults.append(
+                f"counts with d2 = {d2}: a unit with {m} published items gives other weights than "
+                "sqrt(d2 / m), rounded down"
+            )
+    return faults
+
+
+def holders_of(unit: Integers, item: Integers, *, size: int) -> counting.Holders:
+    """Who holds items, from pairs of a unit and an item."""
+    items, m, units = count_holders(unit, item, size=size)
+    return counting.Holders(item=items, m=m, units=units, size=size)

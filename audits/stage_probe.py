@@ -20,6 +20,7 @@ from draw_record import (
     check_draws,
     recorded_draws,
 )
+from log_rows import queries_of
 from noise_stages import (
     STAGE_ALPHA,
     STEPS,
@@ -31,7 +32,7 @@ from noise_stages import (
 )
 from pool_replay import RoundsRun
 from replacement import replaced
-from rounds_replay import replayed_rounds
+from rounds_replay import holders_of, replayed_rounds
 
 from murmurlog.auditing.neighbouring_logs import START
 from murmurlog.bundle.schema import count_of, keys_of
@@ -39,9 +40,8 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import Log, read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Mechanism, SessionTree, View
-from murmurlog.mechanisms.rounds import fresh_counts
+from murmurlog.mechanisms.rounds import count as counting
 from murmurlog.mechanisms.rounds import mechanism as rounds
-from murmurlog.mechanisms.rounds.holders import holders_of_pairs
 from murmurlog.mechanisms.synthetic import mechanism as synthetic
 from murmurlog.privacy.sampler import Entropy
 
@@ -168,7 +168,7 @@ def probe_stages(
 
 def _view(table: str, log: Log) -> View:
     """All queries of the log count as published, so that tables that follow them are counted."""
-    queries = pa.table({"query": log.table.select("query").distinct().to_pyarrow()["query"]})
+    queries = pa.table({"query": pa.array(sorted(queries_of(log)), pa.string())})
     return View(kind=table, way="first", published={} if table == "query" else {"query": queries})
 
 
@@ -244,18 +244,18 @@ def follow_rounds(
 def noise_of_histograms(mechanism: rounds.Rounds, entropy: Entropy, wanted: int) -> list[Integers]:
     """The noise of many histograms of few published items: one release has few bins."""
     unit, item = np.arange(FEW, dtype=np.int64), np.arange(FEW, dtype=np.int64)
-    holders = holders_of_pairs(unit, item, size=FEW)
+    holders = holders_of(unit, item, size=FEW)
     true = np.zeros(len(holders.histogram()), np.int64)
     true[0] = FEW  # each unit holds one item
     noise = functools.partial(rounds._drawn, entropy)
     counts: Any = mechanism.schedule.counts
     # The estimates that follow are slow, and no noise is added to them.
     with (
-        replaced(fresh_counts, "estimate_users", lambda *_, **__: None),
-        replaced(fresh_counts, "misfit", lambda *_, **__: 0.0),
+        replaced(counting, "estimate_users", lambda *_, **__: None),
+        replaced(counting, "misfit", lambda *_, **__: 0.0),
     ):
         return [
-            fresh_counts.count_users(holders, counts, noise).histogram - true
+            counting.count_users(holders, counts, noise).histogram - true
             for _ in range(math.ceil(wanted / len(true)))
         ]
 
@@ -271,7 +271,7 @@ def _published(
     if stage is None:
         return
     gathered = mechanism.gather(log, _view(table, log), entropy=entropy)
-    items = int(gathered.table.count().to_pyarrow().as_py())
+    items = sum(len(shard.keys) for shard in gathered)
     found: list[Integers] = []
     odd: list[str] = []
 

@@ -117,7 +117,7 @@ class WhiteBox(Attacker):
             self.result.add(setting.name, [f"{table}: {what}" for what in faults])
 
     def replay_paths(self) -> None:
-        """Checks reading and bounding on every path against plain models."""
+        """Checks reading and bounding in any partitions against plain models."""
         setting = path_setting(self.names[0]).name
         self.say(f"replaying {setting}")
         try:

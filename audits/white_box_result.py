@@ -54,7 +54,7 @@ CHECKS = {
         ),
         Check(
             name="reading and bounds",
-            what="text files in small pieces, the screen, --by; bounds of tables and units on all paths",
+            what="text files in small pieces, the screen, --by; bounds and weights of random tables in random partitions",
             seen="one row lost or changed; one item beyond the bound, or chosen by other users' rows",
         ),
         Check(

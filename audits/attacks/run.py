@@ -13,11 +13,12 @@ from pathlib import Path
 
 ATTACKS = (
     *("csv_border", "head_shape", "column_case", "by_number", "jsonl_roles", "by_waiting"),
-    *("by_names", "frame_objects", "init_budget"),
+    *("by_names", "frame_objects", "init_budget", "chosen_texts"),
 )
 QUICK = {
     "by_names": ("--names", "8"),
     "by_number": ("--size", "50"),
+    "chosen_texts": ("--size", "100"),
     "init_budget": ("--size", "3"),
 }
 

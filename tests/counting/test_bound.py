@@ -4,17 +4,17 @@ import random
 from datetime import date, timedelta
 
 import pytest
-from counts import bounded_rows, tally_of_log
+from counts import bounded_rows, counts_of, tally_of_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murmurlog.bundle.schema import BY_VALUE, By
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import items
+from murmurlog.counting.items import check
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
+from murmurlog.mechanisms.protocol import View, tally_view
 from murmurlog.privacy.sampler import SeededEntropy
 
 DAY = "2026-01-{:02d} {:02d}:00:00"
@@ -145,10 +145,14 @@ def test_pairs_of_rows_that_differ_in_the_split_alone_do_not_hang_on_the_order_o
     for name, lines in (("one.tsv", rows), ("other.tsv", rows[::-1])):
         (tmp_path / name).write_text("user\ttime\tquery\tcountry\n" + "".join(lines))
         with connect() as engine:
-            log = read(find(str(tmp_path / name)), engine=engine, keep={BY_VALUE: "country"})
+            entropy = SeededEntropy(1)
+            log = read(
+                find(str(tmp_path / name)), engine=engine, keep={BY_VALUE: "country"},
+                entropy=entropy,
+            )  # fmt: skip
             by = By(column="country", values=("DE", "FR")).inside()
-            kept = bound(items(log, kind="pair", by=by), per_user=1, entropy=SeededEntropy(1))
-            found.append(sorted(map(str, kept.table.to_pyarrow().to_pylist())))
+            view = View(kind="pair", by=by)
+            found.append(counts_of(tally_view(log, view, per_user=1, entropy=entropy)))
     assert found[0] == found[1]
 
 
@@ -162,18 +166,20 @@ def test_names_of_units_cannot_collide(write_tsv):
 
 def test_what_a_log_cannot_give_is_said(write_tsv, tmp_path, engine):
     path = write_tsv([{"user": "a", "query": "x"}], columns=("user", "query"))
-    log = read(find(str(path)), engine=engine)
+    source = find(str(path))
+    log = read(source, engine=engine)
+    entropy = SeededEntropy(1)
     with pytest.raises(InputError, match="no time column, so there are no units 'user-day'"):
-        items(log, kind="query", unit="user-day")
+        check(source, kind="query", unit="user-day")
     with pytest.raises(InputError, match="no column of clicked urls"):
-        items(log, kind="click")
+        check(source, kind="click", unit="user")
     with pytest.raises(InputError, match="the order of rows does not count"):
-        bound(items(log, kind="query"), per_user=1, way="first", entropy=SeededEntropy(1))
+        View(kind="query", way="first").bound(log, per_user=1, entropy=entropy)
     with pytest.raises(UsageError, match="unknown unit 'household'"):
-        items(log, kind="query", unit="household")
+        check(source, kind="query", unit="household")
     with pytest.raises(UsageError, match="unknown table 'pages'"):
-        items(log, kind="pages")
+        check(source, kind="pages", unit="user")
     with pytest.raises(UsageError, match="--bound must be first or random"):
-        bound(items(log, kind="query"), per_user=1, way="last", entropy=SeededEntropy(1))
+        View(kind="query", way="last").bound(log, per_user=1, entropy=entropy)
     with pytest.raises(UsageError, match="--per-user must be at least 1"):
-        bound(items(log, kind="query"), per_user=0, entropy=SeededEntropy(1))
+        View(kind="query").bound(log, per_user=0, entropy=entropy)

@@ -5,7 +5,6 @@ import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
@@ -21,16 +20,18 @@ from murmurlog.evaluation import tasks
 from murmurlog.evaluation.bundles import Bundle, load_bundle, reading_of
 from murmurlog.evaluation.evaluate import evaluate, sweep
 from murmurlog.evaluation.ground_truth import count_exactly, searches_of
+from murmurlog.evaluation.parts import key_entropy, split, with_unit
 from murmurlog.evaluation.request import Place
-from murmurlog.evaluation.runner import Collector, average, split
+from murmurlog.evaluation.runner import Collector, average
 from murmurlog.evaluation.scores import Figure, Result, Scores, compare, mean, merge, results
 from murmurlog.evaluation.tasks import TASKS, Settings, Unfit
-from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.logs.log import read
 from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.rows import RowReader
 from murmurlog.logs.source import find
-from murmurlog.mechanisms import parse
+from murmurlog.mechanisms import View, parse
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.release import release
 
@@ -104,21 +105,19 @@ def test_a_given_bundle_is_scored_as_it_is_and_its_recipe_runs_again_on_training
 def test_a_seed_gives_the_same_tables_whatever_the_order_of_the_engine_s_rows(
     place, recording_tasks, monkeypatch
 ):
-    """Threads of the engine decide in which order rows come that have none."""
-    stream = DuckEngine._stream
+    """Threads of the engine decide in which order batches come, and rows in them."""
+    read_batches = RowReader.read
 
-    def backwards(self, expression, *, rows, ordered):
-        batches = list(stream(self, expression, rows=rows, ordered=ordered))
-        if ordered or not batches or "ORDER BY" in ibis.to_sql(expression, dialect="duckdb"):
-            yield from batches
-            return
+    def backwards(self, batches, *more):
         table = pa.Table.from_batches(batches)
         turned.append(table.num_rows)
-        yield from table.take(np.arange(table.num_rows)[::-1]).to_batches()
+        return read_batches(
+            self, table.take(np.arange(table.num_rows)[::-1]).to_batches(700), *more
+        )
 
     turned, made = [], []
-    for way in (stream, backwards):
-        monkeypatch.setattr(DuckEngine, "_stream", way)
+    for way in (read_batches, backwards):
+        monkeypatch.setattr(RowReader, "read", way)
         evaluate(
             str(place / "log.parquet"), folds=1, entropy=SeededEntropy(1),
             baselines=[
@@ -338,27 +337,64 @@ def test_a_recipe_makes_the_same_kind_of_release(place):
     recipe = load_bundle(out).recipe(Place(columns=()))
     done = reading_of(ReadOptions(), {"seeded": given})
     with connect() as engine:
-        log = done.read(find(str(place / "log.parquet")), engine=engine, urls=True, say=print)
+        source = find(str(place / "log.parquet"))
+        log = done.read(source, engine=engine, urls=True, entropy=SeededEntropy(3), say=print)
         made = recipe.release(log, done, entropy=SeededEntropy(3))
     for name, table in given.tables.items():
         assert set(made[name]["query"].to_pylist()) == set(table["query"].to_pylist())
         assert made[name].column_names == table.column_names
 
 
+def users_of(log):
+    """The keys of the users who have a row."""
+    return {
+        tuple(key)
+        for keys in log.partitions.results(lambda rows: rows.unit_keys[np.unique(rows.unit)])
+        for key in keys.tolist()
+    }
+
+
+def rows_of(log):
+    return sum(log.partitions.results(lambda rows: rows.count))
+
+
 def test_a_user_is_in_one_fold_whatever_else_is_in_the_log(place):
     with connect() as engine:
-        log = read(find(str(place / "log.parquet")), engine=engine)
-        parts = []
+        source = find(str(place / "log.parquet"))
+        log = read(source, engine=engine, entropy=key_entropy())
+        later = read(source, engine=engine, entropy=key_entropy(), since="2026-05-01")
+        folds = []
         for fold in range(5):
             kept, held = split(log, fold=fold, folds=5)
-            names, others = (
-                {user for batch in engine.batches(part.table) for user in batch["user"].to_pylist()}
-                for part in (held, kept)
+            assert users_of(held).isdisjoint(users_of(kept))
+            assert rows_of(held) + rows_of(kept) == log.rows
+            folds.append(users_of(held))
+            assert users_of(split(later, fold=fold, folds=5)[1]) <= folds[-1]
+        assert later.rows < log.rows
+        assert sum(map(len, folds)) == len(set.union(*folds)) == 500
+        assert min(map(len, folds)) > 60
+        # One fold of five where one is asked for.
+        assert users_of(split(log, fold=0, folds=1)[1]) == folds[0]
+
+
+@pytest.mark.parametrize("unit", ["user-day", "user-week", "user-month"])
+def test_the_units_of_a_log_of_users_are_those_of_a_log_that_is_read_so(place, unit):
+    counts = []
+    with connect() as engine:
+        for read_as in (unit, "user"):
+            log = read(
+                find(str(place / "log.parquet")), engine=engine, unit=read_as,
+                entropy=key_entropy(),
+            )  # fmt: skip
+            log = with_unit(log, unit)
+            mechanism = parse("threshold(d=2, scale=0.01, T=2)")
+            tally = mechanism.gather(
+                log, View(kind="query", unit=unit, way="first"), entropy=key_entropy()
             )
-            assert names.isdisjoint(others)
-            parts.append(names)
-        assert sum(map(len, parts)) == len(set.union(*parts)) == 500
-        assert min(map(len, parts)) > 60
+            counts.append([(s.keys.tolist(), s.sums.tolist()) for s in tally])
+            assert log.unit == tally.unit == unit
+    assert counts[0] == counts[1]
+    assert sum(sum(sums) for _, sums in counts[0]) > 500
 
 
 def test_exact_tables_and_searches_by_hand(tmp_path):
@@ -371,7 +407,7 @@ def test_exact_tables_and_searches_by_hand(tmp_path):
         "b,2026-01-01 10:00:00,shoes,x.com\n"
     )
     with connect() as engine:
-        log = read(find(str(tmp_path / "log.csv")), engine=engine)
+        log = read(find(str(tmp_path / "log.csv")), engine=engine, entropy=key_entropy())
         tables, holders = count_exactly(log)
         searches = searches_of(log)
     assert tables["query"].to_pylist() == [
@@ -391,13 +427,22 @@ def test_exact_tables_and_searches_by_hand(tmp_path):
     assert tables["click"].num_rows == 3
     assert holders["query"].users == 2
     assert sorted(holders["query"].item.tolist()) == [0, 0, 1]
-    assert [(r["user"], r["session"], r["query"]) for r in searches.to_pylist()] == [
-        (0, 0, "red shoes"),
-        (0, 0, "red shoes"),
-        (0, 0, "shoes"),
-        (0, 1, "shoes"),
-        (1, 2, "shoes"),
+    # Users come in the order of their keys: a is the one with four searches.
+    rows = searches.to_pylist()
+    (four,) = (user for user in (0, 1) if searches["user"].to_pylist().count(user) == 4)
+    first = {user: min(r["session"] for r in rows if r["user"] == user) for user in (0, 1)}
+    assert first[0] == 0
+    assert [
+        (r["session"] - first[four], r["query"], r["url"]) for r in rows if r["user"] == four
+    ] == [
+        (0, "red shoes", "x.com"),
+        (0, "red shoes", "y.com"),
+        (0, "shoes", None),
+        (1, "shoes", "x.com"),
     ]
+    assert [(r["query"], r["url"]) for r in rows if r["user"] != four] == [("shoes", "x.com")]
+    assert sorted({r["session"] for r in rows}) == [0, 1, 2]
+    assert [r["user"] for r in rows] == sorted(r["user"] for r in rows)
 
 
 def test_tables_that_follow_from_published_ones():

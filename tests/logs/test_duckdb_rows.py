@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from murmurlog.bundle.keys import ALREADY_NORMAL, ODD
 from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.engines.self_test import HOSTILE
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 
@@ -45,6 +44,14 @@ def test_a_pause_is_measured_to_the_microsecond(tmp_path, pause, pairs):
     table = pa.table({"user": ["u", "u"], "query": ["a", "b"], "time": [first, second]})
     pq.write_table(table, tmp_path / "log.parquet")
     assert len(tally_of_log(tmp_path / "log.parquet", kind="pair")) == pairs
+
+
+HOSTILE = (
+    "a", "é", "İ", "ς", "x'y", "", " ", "a b", "a  b", " a", "a ", "\u05d0", "👩\u200d🔬",
+    "wea\u034fther", "wea\u200dther\u2800", "Z", "z[", "\uffff", "a\n", "a\r\n", "\n", "a\x00b",
+    "a\\b", "~", "\x7f", "\ud7ff", "\ue000", "\U0001f600", "ǅ", "ﬁ", "e\u0301", "a\u2028", "%_",
+    "[&&b]", "${x}", "$1",
+)  # fmt: skip
 
 
 @given(st.text(st.sampled_from("ab Z~[\n\x00é")) | st.sampled_from(HOSTILE))

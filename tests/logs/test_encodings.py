@@ -3,12 +3,10 @@
 import codecs
 
 import pytest
+from log_readers import read_rows
 
 from murmurlog.errors import UsageError
 from murmurlog.logs.encodings import ENCODINGS, HIGH, LOWEST_LATER_BYTE, MIXED, check_encoding
-from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.log import read
-from murmurlog.logs.source import find
 
 WORDS = {
     "utf-8": "süß 红", "utf-16": "süß 红", "latin-1": "süß", "cp1252": "süß € – x", "cp1250": "šárka",
@@ -42,9 +40,7 @@ def test_text_is_read_in_its_encoding(encoding, delimiter, tmp_path):
     path = tmp_path / "log.csv"
     text = f"user{delimiter}query\na{delimiter}{word}\nb{delimiter}x\n"
     path.write_bytes(text.encode(encoding) if encoding != "latin-1" else text.encode("iso8859-1"))
-    with connect() as engine:
-        log = read(find(str(path), encoding=encoding, delimiter=delimiter), engine=engine)
-        found = log.table.to_pyarrow().to_pylist()
+    found, _ = read_rows(path, found={"encoding": encoding, "delimiter": delimiter})
     assert sorted((row["user"], row["query"]) for row in found) == [
         ("a", " ".join(word.casefold().split())), ("b", "x")
     ]  # fmt: skip
@@ -54,11 +50,9 @@ def test_text_is_read_in_its_encoding(encoding, delimiter, tmp_path):
 def test_a_record_that_cannot_be_decoded_takes_no_other_with_it(encoding, tmp_path):
     path = tmp_path / "log.txt"
     path.write_bytes(b"user|query\na|x\nb|\x81\xff\nc|\xfe\nd|y\n\x80")
-    with connect() as engine:
-        log = read(find(str(path), encoding=encoding, delimiter="|"), engine=engine)
-        users = {row["user"] for row in log.table.to_pyarrow().to_pylist()}
-    assert users == {"a", "d"}
-    assert sum(log.broken.values()) == 3
+    rows, broken = read_rows(path, found={"encoding": encoding, "delimiter": "|"})
+    assert {row["user"] for row in rows} == {"a", "d"}
+    assert sum(broken.values()) == 3
 
 
 @pytest.mark.parametrize(("name", "means"), [("UTF8", "utf-8"), ("utf-8-sig", "utf-8"), ("sjis", "shift_jis"),

@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from log_readers import read_rows
 
 from murmurlog.errors import InputError
-from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.publishing.planning.exact_profile import profile
 
@@ -43,14 +42,12 @@ EXCITE_ROWS = [
 
 def rows_of(path, *, said=None, encoding=None, **options):
     """(rows in order, broken, shape) of a source; `said` is --shape."""
-    source = find(str(path), shape=said, encoding=encoding)
-    with connect() as engine:
-        log = read(source, engine=engine, **options)
-        rows = log.table.to_pyarrow().to_pylist()
+    found = {"shape": said, "encoding": encoding}
+    rows, broken = read_rows(path, found=found, **options)
     plain = [
         (r["user"], str(r["time"] or "") or None, r["query"], r["url"], r["rank"]) for r in rows
     ]
-    return sorted(plain, key=str), dict(log.broken), source.shape
+    return sorted(plain, key=str), broken, find(str(path), **found).shape
 
 
 @pytest.mark.parametrize("name", ["user-ct-test-collection-01.txt", "log", "log.tsv"])
@@ -272,10 +269,8 @@ def test_a_shape_is_restricted_and_keeps_columns_like_any_log(tmp_path):
     (tmp_path / "a.txt").write_text(AOL)
     rows, _, _ = rows_of(tmp_path / "a.txt", since="2006-03-02", where={"Query": "red shoes"})
     assert rows == AOL_ROWS[2:]
-    with connect() as engine:
-        source = find(str(tmp_path / "a.txt"))
-        log = read(source, engine=engine, keep={"a": "ItemRank", "b": "ClickURL"})
-        kept = log.table.to_pyarrow().select(["a", "b"]).to_pylist()
+    rows, _ = read_rows(tmp_path / "a.txt", keep={"a": "ItemRank", "b": "ClickURL"})
+    kept = [{name: row[name] for name in "ab"} for row in rows]
     assert {"a": "1", "b": "http://www.shoes.example"} in kept
     assert {"a": None, "b": None} in kept
 

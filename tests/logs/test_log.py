@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from log_readers import read_rows
 
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.engines.duckdb import connect
@@ -30,18 +31,16 @@ CLEAN = [
 
 
 def rows_of(source, **options):
-    with connect() as engine:
-        columns = options.pop("columns", None)
-        if columns is None and ".jsonl" in str(source):
-            columns = {role: role for role in ("user", "query", "time", "url")}
-        log = read(find(str(source), columns=columns), engine=engine, **options)
-        rows = log.table.to_pyarrow().to_pylist()
-        extra = options.get("keep", ())
-        plain = [
-            (r["user"], str(r["time"] or "") or None, r["query"], r["url"], *(r[c] for c in extra))
-            for r in rows
-        ]
-        return sort_rows(plain), dict(log.broken)
+    columns = options.pop("columns", None)
+    if columns is None and ".jsonl" in str(source):
+        columns = {role: role for role in ("user", "query", "time", "url")}
+    rows, broken = read_rows(source, found={"columns": columns}, **options)
+    extra = options.get("keep", ())
+    plain = [
+        (r["user"], str(r["time"] or "") or None, r["query"], r["url"], *(r[c] for c in extra))
+        for r in rows
+    ]
+    return sort_rows(plain), broken
 
 
 def sort_rows(rows):
@@ -412,9 +411,8 @@ def test_half_a_character_of_utf_16_breaks_only_its_row(tmp_path):
 def test_an_encoding_may_be_given(tmp_path):
     path = tmp_path / "log.csv"
     path.write_bytes("user,query\na,café\n".encode("latin-1"))
-    with connect() as engine:
-        log = read(find(str(path), encoding="latin-1"), engine=engine)
-        assert log.table.query.to_pyarrow().to_pylist() == ["café"]
+    rows, _ = read_rows(path, found={"encoding": "latin-1"})
+    assert [row["query"] for row in rows] == ["café"]
     with pytest.raises(UsageError, match="--encoding 'klingon' is not known"):
         find(str(path), encoding="klingon")
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+import duckdb
 import plain_reader
 import pytest
 from old_readers import TWINS, parallel_csv
@@ -12,8 +13,6 @@ from reader_fuzz import Task, twin_task, work
 from reader_neighbours import FORMS, pair
 from reader_samples import KINDS, Outcome, draw
 from reader_shrink import Trials, smallest, smallest_pair, without_parts
-
-from murmurlog.logs.engines.duckdb import connect
 
 HEAD = b"user,query\n"
 
@@ -133,12 +132,12 @@ def test_a_broken_twin_of_the_reader_is_caught(twin, monkeypatch):
 
 def test_the_old_reader_of_csv_fails_at_the_ends_of_pieces_and_nowhere_else(tmp_path):
     wrong = Counter()
-    with connect() as engine:
+    with duckdb.connect() as connection:
         for number in range(60):
             sample = draw(5, number, ("csv long",))
             (tmp_path / "a.csv").write_bytes(sample.files[0].content)
             for piece in (256, 1 << 20):
-                found = parallel_csv(sample, tmp_path, engine.sql, piece=piece)
+                found = parallel_csv(sample, tmp_path, connection.execute, piece=piece)
                 wrong[piece] += bool(difference(expected(sample), found))
     assert wrong[256] >= 1
     assert wrong[1 << 20] == 0

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from log_readers import rows_of_log
 
 from murmurlog.bundle.keys import normalise
 from murmurlog.errors import InputError, UsageError
@@ -301,7 +302,7 @@ def test_rows_with_a_hit_are_dropped_and_counted_once(write_tsv):
             screen=load(),
             deny=frozenset(["Secret  Plan"]),
         )
-        assert sorted(log.table.query.to_pyarrow().to_pylist()) == ["red shoes", "secret plan b"]
+        assert sorted(row["query"] for row in rows_of_log(log)) == ["red shoes", "secret plan b"]
     assert log.rows == 2
     assert log.screened == {"denied": 1, "screened: email": 3, "screened: phone": 1}
     assert log.broken == {}

@@ -14,11 +14,10 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from log_readers import read_rows
 
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs import formats
-from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.log import read
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
 from murmurlog.logs.standard_input import on_disk
@@ -27,10 +26,8 @@ KEYS = {"user": "user", "query": "query"}
 
 
 def rows_of(path, **options):
-    with connect() as engine:
-        log = read(find(str(path), **options), engine=engine)
-        rows = log.table.to_pyarrow().to_pylist()
-        return sorted((row["user"], row["query"]) for row in rows), dict(log.broken)
+    rows, broken = read_rows(path, found=options)
+    return sorted((row["user"], row["query"]) for row in rows), broken
 
 
 @pytest.mark.parametrize("name", ["log.csv", "log.tsv", "log.txt", "log.dat.gz"])
@@ -84,12 +81,10 @@ def test_what_stands_for_no_url_is_none_by_default_and_for_others_as_the_owner_s
         "d\ty\tNone\t",
     ]
     path.write_text("user\tquery\turl\ttime\n" + "\n".join(rows) + "\n")
-    with connect() as engine:
-        log = read(find(str(path)), engine=engine)
-        found = log.table.to_pyarrow().to_pylist()
+    found, broken = read_rows(path)
     assert [row["url"] for row in found if row["url"]] == ["None"]
     assert {row["user"] for row in found} == {"a", "b", "c", "d", "-"}
-    assert log.broken == {"unreadable time": 2}
+    assert broken == {"unreadable time": 2}
     assert rows_of(path, missing="-,NULL,y") == (
         [("a", "x"), ("c", "null")], {"no user": 1, "no query": 2}
     )  # fmt: skip

@@ -8,11 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from log_readers import read_rows
 from quick_cases import sample_cases
 
 from murmurlog.errors import InputError, UsageError
-from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.logs.times import COMMON_FORMATS, check_time_format, pattern
 
@@ -38,10 +37,8 @@ def read_time(text: str, time_format: str) -> datetime | None:
 def times_of(values, path, **options):
     pq.write_table(pa.table({"user": ["a"] * len(values), "query": ["x"] * len(values), "time": values,
                              "k": range(len(values))}), path)  # fmt: skip
-    with connect() as engine:
-        log = read(find(str(path), **options), engine=engine, keep={"n": "k"})
-        rows = sorted(log.table.to_pyarrow().to_pylist(), key=lambda row: int(row["n"]))
-        return [row["time"] for row in rows], dict(log.broken)
+    rows, broken = read_rows(path, found=options, keep={"n": "k"})
+    return [row["time"] for row in sorted(rows, key=lambda row: int(row["n"]))], broken
 
 
 @pytest.mark.parametrize("time_format", sample_cases(FORMATS, every=2))

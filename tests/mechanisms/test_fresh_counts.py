@@ -1,4 +1,4 @@
-"""Fresh counts of `rounds`: who holds what in every implementation, the steps, and their law against the claim."""
+"""Fresh counts of `rounds`: who holds what in any partitions, the steps, and their law against the claim."""
 
 import functools
 import itertools
@@ -15,22 +15,21 @@ from hostile import hostile_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws import mass
-from log_readers import IMPLEMENTATIONS, read_by_implementation
+from log_readers import read_in_partitions
 from quick_cases import sample_cases
 from scipy.special import log_ndtr, ndtr
+from tallies import candidates_of, same, weights_of
 
-from murmurlog.bundle.schema import BY_VALUE, By, notes_of
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import TableItems
+from murmurlog.bundle.schema import BY_VALUE, By, in_order, notes_of
+from murmurlog.counting.unit_weights import count_holders
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
 from murmurlog.mechanisms.rounds import mechanism as mechanism_module
-from murmurlog.mechanisms.rounds.fresh_counts import count_users
-from murmurlog.mechanisms.rounds.holders import Holders, find_holders, holders_of_pairs
+from murmurlog.mechanisms.rounds import select
+from murmurlog.mechanisms.rounds.count import Holders, count_users, find_holders
 from murmurlog.mechanisms.rounds.user_estimates import choose_d2, smooth
-from murmurlog.mechanisms.rounds.weights import numbered, opening_rows, weights
 from murmurlog.privacy import (
     WeightedCounts,
     histogram_bins,
@@ -41,30 +40,16 @@ from murmurlog.privacy.rounds import Schedule, delta_of_rounds
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 
 
-def held_of(engine, holdings, *, d=100):
-    """What `rounds` gathers where each unit holds these items, bounded in the order of their texts."""
-    rows = [
-        (str(unit), n, item) for unit, held in enumerate(holdings) for n, item in enumerate(held)
-    ]
-    unit, time, item = zip(*rows, strict=True)
-    table = pa.table({"unit": unit, "time": pa.array(time, pa.timestamp("us")), "query": item})
-    items = TableItems(
-        engine=engine, table=engine.keep(table), kind="query", keys=("query",), unit="user",
-        timed=True,
-    )  # fmt: skip
-    return numbered(bound(items, per_user=d, way="first", entropy=SeededEntropy(1)), items)
+def holders_of_pairs(unit, item, *, size):
+    """Who holds items of 0 ... size - 1, from pairs that may repeat."""
+    items, m, units = count_holders(unit, item, size=size)
+    return Holders(item=items, m=m, units=units, size=size)
 
 
 def schedule_of(*, T, s, d, counts):
     return Schedule(
         d=d, scales=(s,), own=(1,), past=(), thresholds=(math.ceil(GRID * T),), counts=counts
     )
-
-
-@pytest.fixture(scope="module")
-def duck():
-    with connect() as engine:
-        yield engine
 
 
 # --- by hand --------------------------------------------------------------------------------------
@@ -181,7 +166,7 @@ def test_the_noise_of_the_counts_pays_for_their_norm(per_user):
             assert counts.least_noise <= counts.noise(d2) <= counts.largest_scale / GRID
 
 
-def test_a_release_draws_what_is_certified(duck, monkeypatch):
+def test_a_release_draws_what_is_certified(monkeypatch):
     drawn = []
     real = mechanism_module.draw
 
@@ -189,9 +174,10 @@ def test_a_release_draws_what_is_certified(duck, monkeypatch):
         drawn.append((scale, count))
         return real(scale=scale, count=count, **more)
 
-    monkeypatch.setattr(mechanism_module, "draw", noted)
+    for module in (mechanism_module, select):
+        monkeypatch.setattr(module, "draw", noted)
     mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=3, rounds=1)
-    held = held_of(duck, [("a", "b", "c", "d", "e")] * 300, d=3)
+    held = candidates_of([("a", "b", "c", "d", "e")] * 300, d=3, way="first")
     released = mechanism.release(held, entropy=SeededEntropy(1))
     stated = notes_of(released, name="counting")
     counts = mechanism.schedule.counts
@@ -205,10 +191,10 @@ def test_a_release_draws_what_is_certified(duck, monkeypatch):
     assert max(scale for scale, _ in drawn) <= mechanism.parameters()["scale"]
 
 
-def test_every_published_item_gets_a_count_and_nothing_is_cut_off(duck):
+def test_every_published_item_gets_a_count_and_nothing_is_cut_off():
     """All 100 units count for both items, though each is bounded to one."""
     counts = WeightedCounts(scale=0.01, histogram_scale=0.01)
-    held = held_of(duck, [*[("a", "b")] * 100, *[("b", "a")] * 100], d=1)
+    held = candidates_of([*[("a", "b")] * 100, *[("b", "a")] * 100], d=1, way="first")
     schedule = schedule_of(d=1, s=0.5, T=30.0, counts=counts)
     released = Rounds(schedule=schedule).release(held, entropy=SystemEntropy())
     assert {row["query"]: row["users"] for row in released.to_pylist()} == {"a": 200, "b": 200}
@@ -329,7 +315,7 @@ def test_the_law_catches_what_is_not_paid_for(schedule, left_out):
     assert unit.delta(nobody, 0.7) > claim
 
 
-def test_units_cut_at_less_than_the_certified_bound_keep_the_claim(duck):
+def test_units_cut_at_less_than_the_certified_bound_keep_the_claim():
     """A unit's only bounded item is its own, and it holds a published one beyond its bound.
 
     A theorem that charges for counts only where t < d' or d' = d is false here.
@@ -338,13 +324,15 @@ def test_units_cut_at_less_than_the_certified_bound_keep_the_claim(duck):
     counts = WeightedCounts(scale=0.24667, histogram_scale=1e5, per_user=1)
     schedule = schedule_of(d=2, s=0.50313, T=1.63016, counts=counts)
     others = [("shared",)] * 40
-    sides = [held_of(duck, [*others, *more], d=1) for more in ([("own", "shared")], [])]
+    sides = [
+        candidates_of([*others, *more], d=1, way="first") for more in ([("own", "shared")], [])
+    ]
     published = pa.table({"query": ["shared"]})
     holders = [find_holders(held, published) for held in sides]
     moved = float(abs(np.subtract(*(each.weighted(1) for each in holders)))[0]) / GRID
     assert moved == 1.0
     # What the real code gives to the own item in the only round.
-    heaviest = [weights(held, opening_rows(held)).min() / GRID for held in sides]
+    heaviest = [min(weights_of(held, held.first).values()) / GRID for held in sides]
     assert heaviest == [1.0, 40.0]
     room = schedule.thresholds[0] / GRID - 0.5 / GRID - heaviest[0]
     leak = float(ndtr(-room / schedule.scales[0]))
@@ -365,7 +353,7 @@ def test_units_cut_at_less_than_the_certified_bound_keep_the_claim(duck):
         assert delta_of_rounds(schedule, epsilon=epsilon, neighbours=neighbours) >= real
 
 
-# --- every implementation --------------------------------------------------------------------------
+# --- any partitions ---------------------------------------------------------------------------------
 
 DAY = 86_400.0
 COUNTRY = By(column="country", values=("DE", "FR"))
@@ -396,12 +384,11 @@ VIEWS = {
 D = 15  # the bound
 
 
-def holders_by_hand(items, published, *, sets):
-    """(item, m) -> units, from every row of the items; of sets, from all that units asked."""
+def holders_by_hand(rows, published, *, sets):
+    """(item, m) -> units, from (unit, key ...) of every row; of sets, from all that units asked."""
     held = {}
-    for row in items.table.to_pyarrow().to_pylist():
-        names = ("query",) if sets else published.column_names
-        held.setdefault(row["unit"], set()).add(tuple(map(frozen, (row[name] for name in names))))
+    for unit, *key in rows:
+        held.setdefault(unit, set()).add(tuple(map(frozen, key)))
     wanted = [tuple(map(frozen, row.values())) for row in published.to_pylist()]
     found = Counter()
     for unit in held.values():
@@ -425,10 +412,19 @@ def sum_holders(holders):
     return dict(found)
 
 
-def published_of(held):
+def rows_of(log, items):
+    """(a number for the unit, key ...) of every row in the partitions of items or bounded items."""
+    found = []
+    for part, held in enumerate(items.results(same)):
+        columns = [column.to_pylist() for column in held.columns(held.item)]
+        found += zip([(part, unit) for unit in held.unit.tolist()], *columns, strict=True)
+    return found
+
+
+def published_of(candidates):
     """Some of the items in bounded sets, and some that nobody holds; in an order of its own."""
-    shown = np.arange(0, held.size, 3)
-    keys = Rounds.solve(epsilon=1.0, delta=1e-6, d=D).keys_of(held, shown)
+    keys = candidates.table(np.concatenate([shard.keys for shard in candidates.first]))
+    keys = in_order(keys).take(pa.array(np.arange(0, keys.num_rows, 3)))
     nobody = {name: keys[name][:1] for name in keys.column_names}
     last = keys.column_names[-1]
     odd = [["nobody asks this"]] if pa.types.is_list(keys[last].type) else ["nobody asks this"]
@@ -440,32 +436,30 @@ def published_of(held):
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     path = tmp_path_factory.mktemp("log") / "log.parquet"
-    log = hostile_log(1200, seed=5)
-    pq.write_table(log, path)
-    return path, log.nbytes
+    pq.write_table(hostile_log(1200, seed=5), path)
+    return path
 
 
 @pytest.mark.parametrize("name", sample_cases(VIEWS, every=2))
-def test_every_implementation_finds_the_same_holders(hostile, name):
-    (path, size), view = hostile, VIEWS[name]
-    found, published = {}, None
+def test_holders_are_those_by_hand_in_any_partitions(hostile, name):
+    view, published, expected = VIEWS[name], None, None
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=D)
-    for reader, log in read_by_implementation(path, room=size / 3, keep={BY_VALUE: "country"}):
-        held = mechanism.gather(log, view, entropy=SeededEntropy(3))
+    for way, log in read_in_partitions(hostile, keep={BY_VALUE: "country"}, unit=view.unit):
+        candidates = mechanism.gather(log, view, entropy=SeededEntropy(3))
         if published is None:
-            published = published_of(held)
+            published = published_of(candidates)
+            runs = view.kind == "itemset" and view.consecutive
+            items = candidates.counted if runs else log.partitions.derive(view.finder(log))
             sets = view.kind == "itemset" and not view.consecutive
-            found["by hand"] = holders_by_hand(held.items, published, sets=sets)
-        holders = find_holders(held, published)
-        found[reader] = sum_holders(holders)
+            expected = holders_by_hand(rows_of(log, items), published, sets=sets)
+            assert max(m for _, m in expected) > 1
+        holders = find_holders(candidates, published)
+        assert sum_holders(holders) == expected, way
         assert holders.size == published.num_rows
-    assert max(m for _, m in found["by hand"]) > 1
-    for reader in IMPLEMENTATIONS:
-        assert found[reader] == found["by hand"], reader
 
 
 @pytest.mark.parametrize("kind", ["query", "itemset"])
-def test_every_implementation_counts_the_items_of_a_unit_beyond_a_byte(tmp_path, kind):
+def test_the_items_of_a_unit_are_counted_beyond_a_byte(tmp_path, kind):
     """One user asks 256 of the published queries, another 300, and they hold sets of one to three of them."""
     path, published = tmp_path / "log.parquet", [f"q{n}" for n in range(300)]
     queries_of = {"a": published[:256], "b": published, "c": ["q0", "q299"], "d": ["q1"]}
@@ -483,27 +477,26 @@ def test_every_implementation_counts_the_items_of_a_unit_beyond_a_byte(tmp_path,
     most = {"query": {256, 300}, "itemset": {258, 304}}
     assert {m for _, m in by_hand} >= most[kind]
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=2)
-    for reader, log in read_by_implementation(path, room=1000, rows=100):
+    for way, log in read_in_partitions(path):
         held = mechanism.gather(log, View(kind=kind, way="random"), entropy=SeededEntropy(3))
-        assert sum_holders(find_holders(held, keys)) == dict(by_hand), reader
+        assert sum_holders(find_holders(held, keys)) == dict(by_hand), way
 
 
 def test_users_beyond_their_bound_hold_what_is_published(hostile):
     """The counts look at the whole log; the weights of the rounds at bounded sets."""
     with connect() as engine:
-        log = read(find(str(hostile[0])), engine=engine)
+        log = read(find(str(hostile)), engine=engine)
         held = Rounds.solve(epsilon=1.0, delta=1e-6, d=1).gather(
             log, VIEWS["query"], entropy=SeededEntropy(1)
         )
         keys = published_of(held).slice(0, 40)
-        m = find_holders(held, keys).m
-        assert m.max() > 3
-        rows = {(row["user"], row["query"]) for row in log.table.select("user", "query").to_pyarrow().to_pylist()}  # fmt: skip
-        listed = keys["query"].to_pylist()
+        holders = find_holders(held, keys)
+        assert holders.m.max() > 3
+        rows = set(rows_of(log, log.partitions.derive(VIEWS["query"].finder(log))))
         users = Counter(query for _, query in rows)
-        counted = np.zeros(len(listed), int)
-        np.add.at(counted, find_holders(held, keys).item, find_holders(held, keys).units)
-        assert counted.tolist() == [users[query] for query in listed]
+        counted = np.zeros(keys.num_rows, int)
+        np.add.at(counted, holders.item, holders.units)
+        assert counted.tolist() == [users[query] for query in keys["query"].to_pylist()]
 
 
 def test_no_published_item_has_no_holder():

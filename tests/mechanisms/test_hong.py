@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 
 import murmurlog
 from murmurlog.errors import InputError, Refused, UsageError
-from murmurlog.logs.invented.generate import invent
-from murmurlog.mechanisms import Hong, parse
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.mechanisms import Hong, View, parse
 from murmurlog.mechanisms.hong.mechanism import DIVERSITIES, OBJECTIVES
 from murmurlog.privacy.sampler import SeededEntropy
 
@@ -234,6 +237,21 @@ def test_the_order_of_the_log_does_not_matter(tmp_path):
         outputs.append(release_log(path, tmp_path / str(n), objective="frequent", entropy=seed)[1])
     assert outputs[0].equals(outputs[1])
     assert outputs[0].num_rows > 10
+
+
+def test_what_is_gathered_follows_from_the_clicks_whatever_the_keys_and_partitions_are(tmp_path):
+    write(invent(rows=20_000, seed=3, like="aol"), tmp_path / "log.parquet")
+    hong, clicks = Hong(epsilon=LN2, delta=0.5), View(kind="log")
+    gathered = []
+    for seed in (1, 2):
+        with connect() as engine:
+            source, entropy = find(str(tmp_path / "log.parquet")), SeededEntropy(seed)
+            log = read(source, engine=engine, entropy=entropy)
+            gathered.append(hong.gather(log, clicks, entropy=entropy))
+    one, other = gathered
+    assert one.histories.users > 100
+    assert one.pairs.equals(other.pairs)
+    assert (one.histories.counts != other.histories.counts).nnz == 0
 
 
 # --- why it has no guarantee ----------------------------------------------------------------------

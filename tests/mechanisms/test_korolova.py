@@ -9,9 +9,9 @@ from counts import bounded_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import SURE, fresh_law, hockey_stick, largest_delta, mass, user_vectors
+from tallies import tally_of
 
 import murmurlog
-import murmurlog.counting.tally
 import murmurlog.privacy.sampler
 from murmurlog.auditing.verify import verify
 from murmurlog.bundle.schema import BY_VALUE
@@ -169,24 +169,9 @@ def test_fresh_counts_are_unbiased_and_their_error_is_right(log, tmp_path):
     table = murmurlog.load(tmp_path / "b").tables["query"]
     assert len(set(table["users_stderr"].to_pylist())) == 1
     m = Korolova(d=1, b=3.0, T=10, b_q=3.0)
-    tally = make_tally([10] * 20_000)
+    tally = tally_of([10] * 20_000)
     users = m.release(tally, entropy=murmurlog.privacy.sampler.SystemEntropy())["users"].to_numpy()
     assert abs(users.mean() - 10) < 6 * 4.3 / math.sqrt(len(users))  # half passed; no bias
-
-
-class Rows:
-    def __init__(self, table):
-        self.table = table
-
-    def batches(self, _):
-        yield from self.table.to_batches()
-
-
-def make_tally(counts):
-    table = pa.table({"query": [f"q{i}" for i in range(len(counts))], "users": counts})
-    return murmurlog.counting.tally.Tally(
-        engine=Rows(table), table=None, kind="query", keys=("query",), unit="user", per_user=1
-    )
 
 
 def test_rows_are_counted_with_repeats_from_the_first_d(tmp_path, write_tsv):
@@ -233,7 +218,7 @@ def test_clicks_on_lists_are_all_there_and_no_others(tmp_path, write_tsv):
 def test_lists_refuse_keys_that_come_from_the_log(log, tmp_path):
     with pytest.raises(Refused, match="keys of a public list, not of a log"):
         KorolovaLists(d=1, b_c=1.0).release(
-            make_tally([5, 7]), entropy=murmurlog.privacy.sampler.SystemEntropy()
+            tally_of([5, 7]), entropy=murmurlog.privacy.sampler.SystemEntropy()
         )
     with pytest.raises(UsageError, match="chosen by --mechanism korolova --result-lists"):
         release(str(log), out=tmp_path / "b", mechanism="korolova-lists")

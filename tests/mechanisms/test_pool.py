@@ -8,19 +8,20 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from counts import counts_of
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import SURE, hockey_stick, item_law, mass, user_vectors
 from scipy.stats import binom, chi2
+from tallies import tally_of
 
 from murmurlog import privacy
-from murmurlog.bundle.schema import notes_of
+from murmurlog.bundle.schema import By, notes_of
 from murmurlog.counting.public_sets.sets import Listed, Sequences
-from murmurlog.counting.tally import Tally
 from murmurlog.errors import Refused, UsageError
-from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
+from murmurlog.logs.text_keys import TextKeys
 from murmurlog.mechanisms import Pool, View, parse
 from murmurlog.mechanisms.pool import OnDomain
 from murmurlog.privacy import survival
@@ -107,21 +108,17 @@ def test_number_choice_and_tail_are_the_law_of_a_draw_for_each_key():
         assert short == pytest.approx(each, rel=1e-9)
 
 
-def make_tally(engine, counts, name="query"):
-    """A tally of these keys."""
-    keys = pa.array(list(counts), pa.string())
-    table = pa.table({name: keys, "users": pa.array(list(counts.values()), pa.int64())})
-    return Tally(
-        engine=engine, table=engine.keep(table), kind="query", keys=(name,), unit="user", per_user=1
-    )
+def on_domain(domain, counts, **more):
+    """The tally of a public set, as it is gathered."""
+    text_keys = TextKeys()
+    inside = tally_of(counts, text_keys=text_keys, **more)
+    return OnDomain(domain=domain, inside=inside, text_keys=text_keys)
 
 
 @pytest.mark.parametrize("counts", [{"a": 2}, pytest.param({}, marks=pytest.mark.slow)])
-def test_what_appears_has_the_joint_law_of_a_draw_for_each_key(engine, counts):
+def test_what_appears_has_the_joint_law_of_a_draw_for_each_key(counts):
     m = Pool(d=1, b=2.0, N=3, T=2)
-    gathered = OnDomain(
-        domain=Listed(table=pa.table({"query": ["a", "b", "c"]})), inside=make_tally(engine, counts)
-    )
+    gathered = on_domain(Listed(table=pa.table({"query": ["a", "b", "c"]})), counts)
     runs, seen = 200, Counter()
     entropy = SeededEntropy(5)  # so few runs tell scales apart often, but not always
     for _ in range(runs):
@@ -144,11 +141,11 @@ def test_what_appears_has_the_joint_law_of_a_draw_for_each_key(engine, counts):
     assert p_value(m.b * 3) < 1e-9
 
 
-def test_a_fake_shows_what_a_key_that_nobody_holds_would_show(engine):
+def test_a_fake_shows_what_a_key_that_nobody_holds_would_show():
     m = Pool(d=1, b=6.0, N=10**6, T=30)
     words = Sequences(words=tuple(f"w{i}" for i in range(1000)), shortest=2, longest=2)
     held_keys = {"w1 w2": 500, "w3 w3": 400}
-    gathered = OnDomain(domain=words, inside=make_tally(engine, held_keys))
+    gathered = on_domain(words, held_keys)
     table = m.release(gathered, entropy=SystemEntropy())
     rows = table.to_pylist()
     fakes = [row for row in rows if row["query"] not in held_keys]
@@ -170,10 +167,10 @@ def test_a_fake_shows_what_a_key_that_nobody_holds_would_show(engine):
     assert rows == sorted(rows, key=lambda row: (-row["users"], row["query"]))
 
 
-def test_what_may_be_a_fake_is_not_called_reliable(engine):
+def test_what_may_be_a_fake_is_not_called_reliable():
     m = Pool(d=1, b=6.0, N=10**6, T=50)
     words = Sequences(words=tuple(f"w{i}" for i in range(1000)), shortest=2, longest=2)
-    gathered = OnDomain(domain=words, inside=make_tally(engine, {"w1 w2": 5000}))
+    gathered = on_domain(words, {"w1 w2": 5000})
     fakes = 0
     for _ in range(5):
         rows = m.release(gathered, entropy=SystemEntropy()).to_pylist()
@@ -186,10 +183,10 @@ def test_what_may_be_a_fake_is_not_called_reliable(engine):
     assert fakes > 100
 
 
-def test_a_pool_of_more_keys_than_64_bits_count_is_released(engine):
+def test_a_pool_of_more_keys_than_64_bits_count_is_released():
     words = Sequences(words=tuple(f"w{i}" for i in range(100_000)), longest=4)
     m = Pool.solve(epsilon=1.0, delta=1e-6, d=1, size=words.size, fakes=20)
-    gathered = OnDomain(domain=words, inside=make_tally(engine, {"w7 w8": 1000}))
+    gathered = on_domain(words, {"w7 w8": 1000})
     table = m.release(gathered, entropy=SystemEntropy())
     assert "w7 w8" in table["query"].to_pylist()
     assert 1 <= table.num_rows < 100
@@ -222,20 +219,15 @@ def test_only_keys_of_the_pool_are_published_and_bounded(log):
     m = Pool(d=1, b=1.0, N=3, T=30)
     gathered = m.gather(log, view("maps", "weather", "unasked"), entropy=SystemEntropy())
     # u0 .. u199 asked both; at the same time, so the first by text is kept.
-    assert sorted(gathered.inside.table.to_pyarrow().to_pylist(), key=str) == [
-        {"query": "maps", "users": 200},
-        {"query": "weather", "users": 100},
-    ]
+    assert counts_of(gathered.inside) == {("maps",): 200, ("weather",): 100}
     table = m.release(gathered, entropy=SystemEntropy())
     assert table["query"].to_pylist() == ["maps", "weather"]
     assert table.column_names == ["query", "users", "users_stderr", "reliable"]
 
 
-def test_an_empty_tally_still_gives_fakes(engine):
+def test_an_empty_tally_still_gives_fakes():
     keys = [f"q{i}" for i in range(500)]
-    gathered = OnDomain(
-        domain=Listed(table=pa.table({"query": keys})), inside=make_tally(engine, {})
-    )
+    gathered = on_domain(Listed(table=pa.table({"query": keys})), {})
     table = Pool(d=1, b=5.0, N=500, T=1).release(gathered, entropy=SystemEntropy())
     assert 120 < table.num_rows < 340
     assert notes_of(table) == {"rows of the pool that nobody holds, expected": 230.0}
@@ -244,24 +236,29 @@ def test_an_empty_tally_still_gives_fakes(engine):
 # --- failing closed -------------------------------------------------------------------------------
 
 
-def test_a_tally_that_is_not_on_the_pool_is_refused(engine, log):
+def test_a_tally_that_is_not_on_the_pool_is_refused(log):
     domain = Listed(table=pa.table({"query": ["maps", "weather"]}))
-    plain = make_tally(engine, {"maps": 5})
+    plain = tally_of({"maps": 5}, text_keys=log.text_keys)
     m = Pool(d=1, b=1.0, N=2, T=5)
     with pytest.raises(Refused, match="the 2 keys of a public pool, not of a log"):
         m.release(plain, entropy=SystemEntropy())
     with pytest.raises(UsageError, match="N=2 keys; it has 3"):
         m.gather(log, view("a", "b", "c"), entropy=SystemEntropy())
     with pytest.raises(Refused, match="not in the public pool"):
-        OnDomain(domain=domain, inside=make_tally(engine, {"maps": 5, "mine": 1}))
+        OnDomain.of(log, domain, tally_of({"maps": 5, "mine": 1}, text_keys=log.text_keys))
     with pytest.raises(Refused, match="the tally other ones"):
-        OnDomain(domain=domain, inside=make_tally(engine, {"maps": 5}, name="keyword"))
-    gathered = OnDomain(domain=domain, inside=plain)
+        OnDomain.of(log, domain, tally_of({"maps": 5}, keys=("keyword",), text_keys=log.text_keys))
+    gathered = OnDomain.of(log, domain, plain)
     with pytest.raises(Refused, match="not of a log"):
         Pool(d=1, b=1.0, N=3, T=5).release(gathered, entropy=SystemEntropy())
-    loose = OnDomain(domain=domain, inside=replace(plain, per_user=2))
+    loose = replace(gathered, inside=replace(plain, per_user=2))
     with pytest.raises(Refused, match="proved for 1"):
         Pool(d=1, b=1.0, N=2, T=5).release(loose, entropy=SystemEntropy())
+    with pytest.raises(UsageError, match="no such column"):
+        m.gather(
+            log, view("maps", "weather", by=By(column="day", values=("1",))),
+            entropy=SystemEntropy(),
+        )  # fmt: skip
 
 
 def test_a_release_without_a_fitting_pool_says_what_to_do(log):
@@ -329,11 +326,3 @@ def test_bad_letters_are_named(text, message):
 def test_a_pool_passes_what_its_threshold_says():
     assert Pool(d=1, b=3.0, N=5, T=12).passes(0.5) == 12
     assert Pool(d=1, b=3.0, N=5, T=1).passes(0.1) == 0
-
-
-def test_a_pool_serves_several_engines():
-    domain = Listed(table=pa.table({"query": ["a", "b"]}))
-    for _ in range(2):
-        with connect() as engine:
-            rows = engine.keep(pa.table({"query": ["a", "z"]}))
-            assert domain.restrict(rows, engine).count().to_pyarrow().as_py() == 1

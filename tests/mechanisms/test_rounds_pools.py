@@ -1,39 +1,37 @@
-"""Pools and earlier keys in `rounds`: reference numbers, exact laws, every implementation, and broken twins."""
+"""Pools and earlier keys in `rounds`: reference numbers, exact laws, any partitions, and broken twins."""
 
 import math
 from dataclasses import replace
 
-import fixed_noise
 import mpmath
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from counts import tally_of_log
 from hostile import hostile_log
 from laws import mass
-from log_readers import read_by_implementation
+from log_readers import read_in_partitions
 from round_laws import largest_delta, law, passing_chances, worlds_near
 from scipy.special import ndtr
 from scipy.stats import binom, chi2
+from tallies import candidates_of, same
 
 import murmurlog
-import murmurlog.logs.partitions
 from murmurlog.bundle.schema import BY_VALUE
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import TableItems
 from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.errors import InputError, Refused, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
+from murmurlog.logs.text_keys import NO_KEYS, distinct_keys, places_of
 from murmurlog.mechanisms import Rounds, View, parse
+from murmurlog.mechanisms.protocol import tally_view
 from murmurlog.mechanisms.public_pools import PublicPool
 from murmurlog.mechanisms.rounds import pools as module
-from murmurlog.mechanisms.rounds.fresh_counts import count_users
-from murmurlog.mechanisms.rounds.holders import find_holders
+from murmurlog.mechanisms.rounds.count import count_users, find_holders
 from murmurlog.mechanisms.rounds.pools import PoolKeys, pool_keys
-from murmurlog.mechanisms.rounds.streaming import Judged
-from murmurlog.mechanisms.rounds.weights import in_pools, numbered
+from murmurlog.mechanisms.rounds.select import Outcome
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import solve_rounds
 from murmurlog.privacy.sampler import SeededEntropy
@@ -42,12 +40,6 @@ REFERENCE = (
     "rounds(d=100, s=12.1891_9.89214_8.02809_6.5153, own=120_182_277_420, past=108_164_249, "
     "T=9451090244_14594007617_20162887017_24629137221, C=3.0, reach=1.3, focus=0.3)"
 )
-
-
-@pytest.fixture(scope="module")
-def duck():
-    with connect() as engine:
-        yield engine
 
 
 def add_pools(mechanism, *pools, late=0.85):
@@ -129,21 +121,7 @@ def test_no_world_with_pool_keys_exceeds_the_claim(neighbours, pools):
     assert largest_delta(mechanism, worlds=[(0, 0, 0)], held_only=True, **how) > 3 * claim
 
 
-def held_of(engine, holdings, pools, *, d, earlier=None):
-    """What `rounds` gathers where each unit holds these items, with pools of these keys."""
-    rows = [(str(unit), item) for unit, held in enumerate(holdings) for item in held]
-    unit, item = zip(*rows, strict=True)
-    table = pa.table({"unit": unit, "time": pa.nulls(len(rows), pa.timestamp("us")), "query": item})
-    items = TableItems(
-        engine=engine, table=engine.keep(table), kind="query", keys=("query",), unit="user",
-        timed=False,
-    )  # fmt: skip
-    held = numbered(bound(items, per_user=d, way="random", entropy=SeededEntropy(3)), items)
-    listed = tuple(Listed(table=pa.table({"query": keys})) for keys in pools)
-    return in_pools(held, listed)
-
-
-def test_released_sets_with_a_pool_follow_the_law(duck):
+def test_released_sets_with_a_pool_follow_the_law():
     """Thousands of pairs of a pool key and a key outside, each with a unit that holds both."""
     copies = 4000
     schedule = replace(
@@ -155,7 +133,7 @@ def test_released_sets_with_a_pool_follow_the_law(duck):
     mechanism = replace(mechanism, pools=(keys,))
     holdings = [(f"{n}a", f"{n}b") for n in range(copies)]
     pool = [f"{n}{kind}" for n in range(copies) for kind in ("a", "c")]  # c: held by nobody
-    held = held_of(duck, holdings, [pool], d=2)
+    held = candidates_of(holdings, pools=[pool], d=2)
     shown = set(mechanism.release(held, entropy=SeededEntropy(5))["query"].to_pylist())
     kinds = [2 * (f"{n}a" in shown) + (f"{n}b" in shown) for n in range(copies)]
     nobody = sum(f"{n}c" in shown for n in range(copies))
@@ -176,36 +154,36 @@ def norm_score(found, count, chance):
 class HeldOnly(Rounds):
     """Noise only for keys of the pool that somebody holds."""
 
-    def _unheld(self, held, entropy):
+    def _unheld(self, candidates, selected, entropy):
         return []
 
 
 class FakesAmongAll(Rounds):
     """Fakes are chosen among all keys of the pool, also those that are held."""
 
-    def _unheld(self, held, entropy):
-        empty = replace(held, in_pools=held.in_pools.limit(0))
-        return super()._unheld(empty, entropy)
+    def _unheld(self, candidates, selected, entropy):
+        nobody = replace(selected, held=tuple(NO_KEYS for _ in selected.held))
+        return super()._unheld(candidates, nobody, entropy)
 
 
 class LastRoundOnly(Rounds):
     """Keys that nobody holds are judged by the last round's threshold alone."""
 
-    def _unheld(self, held, entropy):
+    def _unheld(self, candidates, selected, entropy):
         high = [T * 100 for T in self.pools[0].thresholds[:-1]]
         keys = replace(self.pools[0], thresholds=(*high, self.pools[0].thresholds[-1]))
-        return Rounds._unheld(replace(self, pools=(keys,)), held, entropy)
+        return Rounds._unheld(replace(self, pools=(keys,)), candidates, selected, entropy)
 
 
 @pytest.mark.parametrize("made", [Rounds, HeldOnly, FakesAmongAll, LastRoundOnly])
-def test_keys_of_one_unit_and_of_nobody_show_as_often_as_the_law_says(duck, made):
+def test_keys_of_one_unit_and_of_nobody_show_as_often_as_the_law_says(made):
     """A run is thousands of worlds: a pool key of one unit alone, and keys that nobody holds."""
     alone, unheld = 4000, 96_000
     right = add_pools(parse(REFERENCE), (20, 2.0))
     keys = replace(right.pools[0], size=alone + unheld)
     mechanism = made(schedule=right.schedule, C=3.0, reach=1.3, focus=0.3, pools=(keys,))
     pool = [*(f"held {n}" for n in range(alone)), *(f"nobody {n}" for n in range(unheld))]
-    held = held_of(duck, [(key,) for key in pool[:alone]], [pool], d=100)
+    held = candidates_of([(key,) for key in pool[:alone]], pools=[pool], d=100)
     shown = mechanism.release(held, entropy=SeededEntropy(11))["query"].to_pylist()
     with_unit = len({key for key in shown if key.startswith("held")})
     without = len({key for key in shown if key.startswith("nobody")})
@@ -226,7 +204,7 @@ def test_keys_of_one_unit_and_of_nobody_show_as_often_as_the_law_says(duck, made
 
 
 def judge_of(mechanism, pool=1):
-    return lambda k, z, remembered: mechanism.judged(k, z, remembered, pool)
+    return lambda k, z, remembered: mechanism.decide(k, z, remembered, pool)
 
 
 @pytest.mark.slow
@@ -299,7 +277,7 @@ def test_lazy_draws_have_the_law_of_rounded_noise_on_a_coarse_grid(monkeypatch):
     def judge(k, z, remembered):
         y = s.own[k] * z + remembered
         on = (y < 6) & (k == 0)
-        return Judged(passed=y >= 6, on=on, attention=y[on], remembered=(remembered + z)[on])
+        return Outcome(passed=y >= 6, goes_on=on, attention=y[on], remembered=(remembered + z)[on])
 
     z = np.arange(-12, 13)
     first, second = (mass("gaussian", scale, z) for scale in s.scales)
@@ -372,8 +350,8 @@ def test_a_pool_key_needs_less_than_a_key_outside():
                 pool_keys(bar, size=1000, fakes=20.0, late=0.85)
 
 
-def test_a_pool_of_another_size_than_the_thresholds_are_for_is_refused(duck):
-    held = held_of(duck, [("a", "b")], [["a", "c", "d"]], d=2)
+def test_a_pool_of_another_size_than_the_thresholds_are_for_is_refused():
+    held = candidates_of([("a", "b")], pools=[["a", "c", "d"]], d=2)
     mechanism = add_pools(parse(REFERENCE), (4, 0.5))
     with pytest.raises(Refused, match="not those that the thresholds were made for"):
         mechanism.release(held, entropy=SeededEntropy(1))
@@ -381,85 +359,107 @@ def test_a_pool_of_another_size_than_the_thresholds_are_for_is_refused(duck):
         parse(REFERENCE).release(held, entropy=SeededEntropy(1))
 
 
-# --- every implementation --------------------------------------------------------------------------
+# --- any partitions ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """(a log, its size, its queries by how many users ask them)."""
+    """(a log, its queries by how many users ask them)."""
     path = tmp_path_factory.mktemp("log") / "log.parquet"
-    log = hostile_log(1500, seed=1)
-    pq.write_table(log, path)
-    with connect() as engine:
-        rows = read(find(str(path)), engine=engine).table
-        users = rows.group_by("query").aggregate(users=rows.user.nunique())
-        asked = users.order_by([users.users.desc(), "query"]).query.to_pyarrow().to_pylist()
-    return path, log.nbytes, asked
+    pq.write_table(hostile_log(1500, seed=1), path)
+    users = tally_of_log(path, per_user=10**6)
+    return path, [query for (query,) in sorted(users, key=lambda key: (-users[key], key))]
 
 
-def test_pool_keys_fare_alike_in_batches_and_in_memory(hostile, monkeypatch):
+def test_pool_keys_fare_alike_in_any_partitions(hostile):
     """The noise is a function of the key, and keys that nobody holds have the same draws."""
-    monkeypatch.setattr("murmurlog.logs.engines.duckdb.ROWS_A_BATCH", 100)
-    path, _, asked = hostile
+    path, asked = hostile
     pool = [*asked[1::2], *(f"nobody asks {n}" for n in range(60))]
-    request = {"path": str(path), "kind": "query", "unit": "user-day", "d": 3, "pool": pool}
-    request["earlier"] = [asked[0], "an earlier key that nobody asks now"]
-    (passing_by,), (staying,) = (
-        fixed_noise.release_on_duckdb([request]),
-        fixed_noise.release_on_duckdb([request], dense=True),
-    )
-    assert passing_by == staying
-    published = [row[0] for row in staying["published"]]
-    assert set(request["earlier"]) <= set(published)
+    earlier = [asked[0], "an earlier key that nobody asks now"]
+    tables = []
+    for listed in (pool, []):
+        pools = (PublicPool(keys=Listed(table=pa.table({"query": listed}))),) if listed else ()
+        sizes = tuple((each.keys.size, 2.0) for each in pools)
+        mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=3, rounds=4, pools=sizes)
+        view = View(
+            kind="query", unit="user-day", way="first", options={"pool": {"query": pools}},
+            earlier={"query": pa.table({"query": earlier})},
+        )  # fmt: skip
+        found = [
+            mechanism.release(
+                mechanism.gather(log, view, entropy=SeededEntropy(7)), entropy=SeededEntropy(2)
+            )
+            for _, log in read_in_partitions(path, unit="user-day")
+        ]
+        assert all(table.equals(found[0]) for table in found)
+        tables.append(found[0]["query"].to_pylist())
+    published, without = tables
+    assert set(earlier) <= set(published)
     assert any(key.startswith("nobody") for key in published)
     assert len(set(published) & set(pool)) > 3
-    (without,) = fixed_noise.release_on_duckdb([{**request, "pool": []}])
-    assert without["published"] != staying["published"]
+    assert without != published
 
 
 @pytest.mark.parametrize("d", [2, 100])
-def test_every_implementation_leaves_out_earlier_keys_before_bounding_and_counts_them(hostile, d):
-    path, size, asked = hostile
+def test_earlier_keys_are_left_out_before_bounding_and_counted(hostile, d):
+    path, asked = hostile
     earlier = [*asked[:3], "nobody asks this"]
     view = View(kind="query", way="first", earlier={"query": pa.table({"query": earlier})})
     mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=d)
-    found = {}
-    for name, log in read_by_implementation(path, room=size / 3, keep={BY_VALUE: "country"}):
+    found = []
+    for _, log in read_in_partitions(path, keep={BY_VALUE: "country"}):
         held = mechanism.gather(log, view, entropy=SeededEntropy(3))
-        rows = held.table.join(held.names, "item").select("unit", "query").to_pyarrow()
-        assert not set(rows["query"].to_pylist()) & set(earlier)  # never selected
-        sizes = np.bincount(np.unique(rows["unit"].to_numpy(), return_inverse=True)[1])
+        parts = [*held.bounded.results(same)]
+        queries = [query for part in parts for query in part.columns(part.item)[0].to_pylist()]
+        assert not set(queries) & set(earlier)  # never selected
         # The bound is filled with other items: removing keys after bounding would leave fewer.
-        bounded = (np.bincount(sizes).tolist(), sorted(rows["query"].to_pylist()))
+        sizes = sorted(int(n) for part in parts for n in np.bincount(part.unit) if n)
         keys = pa.table({"query": [*asked[3:9], *earlier]})
         holders = find_holders(held, keys)
         pairs = np.zeros((keys.num_rows, 100), np.int64)
         np.add.at(pairs, (holders.item, holders.m), holders.units)
         shown = mechanism.release(held, entropy=SeededEntropy(1))
         assert set(earlier) <= set(shown["query"].to_pylist())
-        found[name] = (*bounded, pairs.tolist())
+        found.append((sizes, sorted(queries), pairs.tolist()))
         users = np.bincount(holders.item, holders.units, minlength=keys.num_rows)
         assert users[-1] == 0 < users[-2]  # nobody, and somebody
-    assert found["general"] == found["encoded"] == found["partitioned"]
+        few = tally_view(
+            log, View(kind="query", way="first"), per_user=10**6, entropy=SeededEntropy(1),
+            only=excluding(log, earlier),
+        )  # fmt: skip
+        held_by = [part.unit for part in few.bounded.results(same)]
+        every = [int(n) for unit in held_by for n in np.bincount(unit) if n]
+        assert sizes == sorted(min(d, n) for n in every)
+    assert found[0] == found[1] == found[2]
+
+
+def excluding(log, texts):
+    keys = distinct_keys(log.text_keys.texts(pa.array(texts)))
+    return lambda items: places_of(items.keys, keys) < 0
 
 
 class HeldRows(Rounds):
     """A count row only for those earlier keys that somebody holds now."""
 
-    def release(self, held, *, entropy):
-        there = held.items.table.select("query").distinct().to_pyarrow()
-        kept = held.earlier.join(there, ["query"], join_type="left semi")
-        return super().release(replace(held, earlier=kept), entropy=entropy)
+    def release(self, candidates, *, entropy):
+        there = {
+            text
+            for part in candidates.counted.results(same)
+            for text in part.columns(part.item)[0].to_pylist()
+        }
+        kept = [text for text in candidates.earlier["query"].to_pylist() if text in there]
+        table = pa.table({"query": pa.array(kept, pa.string())})
+        return super().release(replace(candidates, earlier=table), entropy=entropy)
 
 
 @pytest.mark.parametrize("made", [Rounds, HeldRows])
-def test_a_row_of_an_earlier_key_does_not_tell_that_somebody_holds_it(duck, made):
+def test_a_row_of_an_earlier_key_does_not_tell_that_somebody_holds_it(made):
     """D: a unit holds the key; D': it is removed, or replaced by one with another item."""
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=2)
     mechanism = made(schedule=mechanism.schedule, C=3.0, reach=1.3, focus=0.3)
     tables = []
     for one in (["e"], [], ["a"]):
-        held = held_of(duck, [("a",), *([one] if one else [])], [], d=2)
+        held = candidates_of([("a",), *([one] if one else [])], d=2)
         held = replace(held, earlier=pa.table({"query": ["e"]}))
         shown = [mechanism.release(held, entropy=SeededEntropy(n)) for n in range(3)]
         tables.append(["e" in table["query"].to_pylist() for table in shown])
@@ -468,10 +468,10 @@ def test_a_row_of_an_earlier_key_does_not_tell_that_somebody_holds_it(duck, made
     assert all(tables[0])
 
 
-def test_one_norm_for_selected_and_earlier_keys(duck):
+def test_one_norm_for_selected_and_earlier_keys():
     """A unit with an earlier key and a selected one gives both the weight of two published items."""
     mechanism = Rounds.solve(epsilon=20.0, delta=1e-2, d=2, count_per_user=1)
-    held = held_of(duck, [("a", "e")] * 300, [], d=2)
+    held = candidates_of([("a", "e")] * 300, d=2)
     held = replace(held, earlier=pa.table({"query": ["e"]}))
     holders = find_holders(held, pa.table({"query": ["a", "e"]}))
     assert (holders.m == 2).all()
@@ -486,7 +486,7 @@ def test_one_norm_for_selected_and_earlier_keys(duck):
 
 
 def test_earlier_keys_that_a_pool_lists_are_refused(hostile):
-    path, _, asked = hostile
+    path, asked = hostile
     pools = (PublicPool(keys=Listed(table=pa.table({"query": asked[:9]}))),)
     earlier = pa.table({"query": [asked[0], asked[0]]})
     mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=2, pools=((9, 1.0),))
@@ -506,7 +506,7 @@ def test_earlier_keys_that_a_pool_lists_are_refused(hostile):
         assert held.earlier.num_rows == 1  # a repeated key has one row
 
 
-def test_rows_are_counted_in_public_order(duck, monkeypatch):
+def test_rows_are_counted_in_public_order(monkeypatch):
     """Held keys, fakes and earlier keys must not be told apart by the order of their draws."""
     mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=1)
     mechanism = replace(
@@ -519,9 +519,9 @@ def test_rows_are_counted_in_public_order(duck, monkeypatch):
         seen.append(keys["query"].to_pylist())
         return real(held, keys)
 
-    monkeypatch.setattr("murmurlog.mechanisms.rounds.holders.find_holders", spy)
+    monkeypatch.setattr("murmurlog.mechanisms.rounds.count.find_holders", spy)
     for one in ("b", "d", "y"):
-        held = held_of(duck, [(one,)] * 2, [["b", "d", "y"]], d=1)
+        held = candidates_of([(one,)] * 2, pools=[["b", "d", "y"]], d=1)
         held = replace(held, earlier=pa.table({"query": ["c", "a"]}))
         mechanism.release(held, entropy=SeededEntropy(1))
     assert seen == [["a", "b", "c", "d", "y"]] * 3

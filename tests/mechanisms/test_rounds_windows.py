@@ -1,7 +1,7 @@
-"""Windows of `rounds`: keys from one period, counts over another, in every implementation and as a plain program says."""
+"""Windows of `rounds`: keys from one period, counts over another, in any partitions and as a plain program says."""
 
 from collections import Counter, defaultdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import product
 
 import numpy as np
@@ -9,29 +9,50 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hostile import hostile_log
-from log_readers import read_by_implementation
+from log_readers import read_in_partitions
 from quick_cases import sample_cases
+from tallies import same
 
-from murmurlog.bundle.schema import keys_of
+from murmurlog.bundle.schema import in_order, keys_of
 from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
-from murmurlog.mechanisms.rounds.holders import find_holders
+from murmurlog.mechanisms.rounds.count import find_holders
 from murmurlog.privacy.sampler import SeededEntropy
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """(a log, its size, its clean rows, its times)."""
+    """(a log, its clean rows, its times)."""
     path = tmp_path_factory.mktemp("log") / "log.parquet"
-    log = hostile_log(1500, seed=4)
-    pq.write_table(log, path)
+    pq.write_table(hostile_log(1500, seed=4), path)
     with connect() as engine:
-        rows = read(find(str(path)), engine=engine).table.to_pyarrow().to_pylist()
+        rows = [
+            row
+            for part in read(find(str(path)), engine=engine).partitions.results(rows_of)
+            for row in part
+        ]
     assert any(row["time"] is None for row in rows)
-    return path, log.nbytes, rows, sorted(row["time"] for row in rows if row["time"])
+    return path, rows, sorted(row["time"] for row in rows if row["time"])
+
+
+def rows_of(rows):
+    """The rows of a partition as dicts; a user is the key of its name."""
+    never = np.iinfo(np.int64).max
+    queries = rows.texts.take(rows.query.ids).to_pylist()
+    urls = [*rows.texts.take(rows.url.ids).to_pylist(), None]
+    columns = (rows.unit, rows.time, rows.query.codes, rows.url.codes)
+    return [
+        {
+            "user": tuple(rows.user_keys[unit].tolist()),
+            "time": None if time == never else datetime(1970, 1, 1) + timedelta(microseconds=time),
+            "query": queries[query],
+            "url": urls[url],
+        }
+        for unit, time, query, url in zip(*(column.tolist() for column in columns), strict=True)
+    ]
 
 
 def key_of(kind, row):
@@ -61,10 +82,10 @@ def units(rows, kind, unit, since):
         every=5,
     ),
 )
-def test_keys_and_counts_are_of_their_windows_in_every_implementation(
+def test_keys_and_counts_are_of_their_windows_in_any_partitions(
     hostile, monkeypatch, kind, unit, way
 ):
-    path, size, rows, times = hostile
+    path, rows, times = hostile
     middle, late = times[len(times) // 2], times[2 * len(times) // 3]
     select, count = {
         "from first": (None, middle),
@@ -97,29 +118,32 @@ def test_keys_and_counts_are_of_their_windows_in_every_implementation(
         count_from=count,
     )  # fmt: skip
     shown = {}
-    for name, log in read_by_implementation(path, room=size / 3):
+    for name, log in read_in_partitions(path, unit=unit):
         held = mechanism.gather(log, view, entropy=SeededEntropy(3))
-        kept = held.table.join(held.names, "item").select(*names).to_pyarrow().to_pylist()
-        assert Counter(tuple(row.values()) for row in kept) == bounded, name
+        kept = Counter()
+        for part in held.bounded.results(same):
+            kept.update(zip(*(c.to_pylist() for c in part.columns(part.item)), strict=True))
+        assert kept == bounded, name
         holders = find_holders(held, listed(published))
         found = Counter()
         for item, m, n in zip(holders.item, holders.m, holders.units, strict=True):
             found[published[item], int(m)] += int(n)
         assert found == held_by, name
         with monkeypatch.context() as patched:  # no noise: all publish the same rows
-            patched.setattr(
-                "murmurlog.mechanisms.rounds.mechanism.draw",
-                lambda *, count, **_: np.zeros(count, np.int64),
-            )
+            for module in ("mechanism", "select"):
+                patched.setattr(
+                    f"murmurlog.mechanisms.rounds.{module}.draw",
+                    lambda *, count, **_: np.zeros(count, np.int64),
+                )
             made = mechanism.release(held, entropy=SeededEntropy(1)).to_pylist()
         assert set(known) <= {tuple(row[name] for name in names) for row in made}
         shown[name] = made
-    assert shown["general"] == shown["encoded"] == shown["partitioned"]
+    assert shown["one"] == shown["many"] == shown["files"]
 
 
 @pytest.mark.parametrize("kind", ["keyword", "pair", "itemset"])
 def test_other_tables_have_windows(hostile, monkeypatch, kind):
-    path, size, _, times = hostile
+    path, _, times = hostile
     middle = times[len(times) // 2]
     mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=5)
     with connect() as engine:
@@ -130,16 +154,20 @@ def test_other_tables_have_windows(hostile, monkeypatch, kind):
             for more in ({}, {"count_from": middle})
         )
         cut = mechanism.gather(late, View(kind=kind, way="first"), entropy=SeededEntropy(3))
-        names = [every.names.to_pyarrow().sort_by("item"), apart.names.to_pyarrow().sort_by("item")]
-        assert names[0].drop_columns("item").num_rows == names[1].num_rows
-        keys = names[0].drop_columns("item").slice(0, 40)
+        selected = [in_order(each.table(keys_in(each.first))) for each in (every, apart)]
+        assert selected[0].equals(selected[1])
+        keys = selected[0].slice(0, 40)
         counts = [find_holders(each, keys) for each in (every, apart, cut)]
         users = [np.bincount(each.item, each.units, minlength=40).tolist() for each in counts]
         assert users[1] == users[2] != users[0]
 
 
+def keys_in(shards):
+    return np.concatenate([shard.keys for shard in shards])
+
+
 def test_runs_are_counted_where_they_were_cut(hostile):
-    path, _, _, times = hostile
+    path, _, times = hostile
     view = View(kind="itemset", way="first", consecutive=True, count_from=times[9])
     with connect() as engine:
         log = read(find(str(path)), engine=engine)

@@ -45,8 +45,14 @@ def count_queries(path, mechanism, pool=None):
     with connect() as engine:
         log = read(find(str(path)), engine=engine)
         view = View(kind="query", options={} if pool is None else {"pool": pool})
-        rows = mechanism.gather(log, view, entropy=SystemEntropy()).table.to_pyarrow().to_pylist()
-    return {row["query"]: row["rows"] for row in rows}
+        return {
+            query: rows
+            for tally in mechanism.gather(log, view, entropy=SystemEntropy())
+            for shard in tally
+            for query, rows in zip(
+                tally.table(shard.keys)["query"].to_pylist(), shard.sums.tolist(), strict=True
+            )
+        }
 
 
 def release_tables(path, mechanism, **view):

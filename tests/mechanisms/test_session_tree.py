@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from counts import same
 from scipy.stats import chisquare
 from tree_laws import items_of, largest_delta, law
 
@@ -14,7 +15,7 @@ from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, SessionTree, View, parse
-from murmurlog.mechanisms.session_tree import candidates, items_a_level
+from murmurlog.mechanisms.session_tree import items_a_level, next_level
 from murmurlog.privacy import Loss, delta_of_losses, loss_of_rounds
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.safelog import LONGEST
@@ -44,12 +45,13 @@ def log_of(write_tsv, users):
     return str(write_tsv(rows))
 
 
-def lists_of_units(held):
-    """{unit: lists} of what units hold."""
-    rows = held.table.join(held.names, "item").select("unit", "queries").to_pyarrow()
+def lists_of_units(level):
+    """The lists of each unit that has some."""
     found = {}
-    for row in rows.to_pylist():
-        found.setdefault(row["unit"], []).append("".join(row["queries"]))
+    for place, bounded in enumerate(level.bounded.results(same)):
+        for unit, item in zip(bounded.unit.tolist(), bounded.item.tolist(), strict=True):
+            (queries,) = bounded.columns(np.array([item]))
+            found.setdefault((place, unit), []).append("".join(queries[0].as_py()))
     return sorted(sorted(lists) for lists in found.values())
 
 
@@ -158,16 +160,48 @@ def test_bad_letters_are_named(text, message):
 def test_candidates_follow_from_a_unit_s_items_and_published_prefixes(write_tsv, engine):
     path = log_of(write_tsv, [["abc", "bd"], ["abd"], ["ca"]])
     made = tree(l_s=2)
-    held = made.gather(
-        read(find(path), engine=engine), View(kind="session"), entropy=SeededEntropy(1)
-    )
+    log = read(find(path), engine=engine)
+    level = made.gather(log, View(kind="session"), entropy=SeededEntropy(1))
+
+    def lists_after(*published):
+        keys = log.text_keys.columns([pa.array([list(item) for item in published])])
+        return lists_of_units(next_level(level, 3, keys))
+
     pairs = [["ab", "ac", "bc", "bd"], ["ab", "ad", "bd"], ["ca"]]
-    assert lists_of_units(candidates(held, 2, None)) == pairs
-    published = pa.table({"queries": [["a", "b"], ["z", "z"]]})
-    assert lists_of_units(candidates(held, 3, published)) == [["abc"], ["abd"]]
-    assert lists_of_units(candidates(held, 3, pa.table({"queries": [["a", "c"]]}))) == []
+    assert lists_of_units(level) == pairs
+    assert lists_after("ab", "zz") == [["abc"], ["abd"]]
+    assert lists_after("ac") == []
     with pytest.raises(Refused, match="the mechanism is proved for 4"):
-        tree(l_s=1).release(held, entropy=SeededEntropy(1))
+        tree(l_s=1).release(level, entropy=SeededEntropy(1))
+
+
+def test_one_unit_moves_the_sums_of_a_level_by_its_own_weights_only(write_tsv, engine):
+    """Removing a unit takes its items' weights away, of norm 1 at most, whatever was published."""
+    units = [["abc", "abd"], ["abc"], ["bca", "abd"], ["cab", "ab"]]
+    made = tree(l_s=2)
+
+    def sums_of(sessions, published):
+        log = read(find(log_of(write_tsv, sessions)), engine=engine, entropy=SeededEntropy(1))
+        level = made.gather(log, View(kind="session"), entropy=SeededEntropy(1))
+        if published:
+            keys = log.text_keys.columns([pa.array([list(item) for item in published])])
+            level = next_level(level, 3, keys)
+        rows = [
+            (tuple(key), weight)
+            for shard in level.first
+            for key, weight in zip(shard.keys.tolist(), shard.sums.tolist(), strict=True)
+        ]
+        assert len(dict(rows)) == len(rows)
+        return Counter(dict(rows))
+
+    for published in ([], ["ab"], ["ab", "bc", "ca"]):
+        whole = sums_of(units, published)
+        for gone in range(len(units)):
+            rest = sums_of([[], *units[:gone], *units[gone + 1 :]], published)
+            moved = Counter(whole)
+            moved.subtract(rest)
+            assert min(moved.values()) >= 0
+            assert sum(weight**2 for weight in moved.values()) <= GRID**2
 
 
 def test_the_release_has_its_exact_law(write_tsv, engine):

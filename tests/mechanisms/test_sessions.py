@@ -1,30 +1,33 @@
-"""Sessions: cut, bounded, mined in the engine; their law; label paths over a finite domain."""
+"""Sessions: cut, bounded, mined; their law; label paths over a finite domain."""
 
 import itertools
+from collections import Counter
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from counts import counts_of, held_by_units, users_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws import largest_delta, mass, user_vectors, worst_delta
+from tallies import tally_of
 
 import murmurlog
-from murmurlog.counting.bound import TableBounded, bound
-from murmurlog.counting.items import items
+from murmurlog.counting.bound import Bound, BoundedItems, find_and_bound
+from murmurlog.counting.items import ItemFinder, ListNames, PublicNames
 from murmurlog.counting.public_sets.labels import read_labels
-from murmurlog.counting.subsequences import (
-    items_for,
-    sets,
-    sets_of,
-    subsequences,
-)
-from murmurlog.errors import InputError, UsageError
+from murmurlog.counting.public_sets.sets import Sequences
+from murmurlog.counting.subsequences import Sets, Subsequences, items_for, sets_of
+from murmurlog.errors import InputError, Refused, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
+from murmurlog.logs.text_keys import TextKeys, distinct_keys, number_keys
 from murmurlog.mechanisms import View, parse
+from murmurlog.mechanisms.pool import OnDomain
 from murmurlog.mechanisms.protocol import tally_view
-from murmurlog.mechanisms.rounds.weights import hold
+from murmurlog.mechanisms.rounds.select import candidates_of
 from murmurlog.mechanisms.sessions import Cut, LabelPaths, Sessions
 from murmurlog.privacy.safelog import subsequences_a_session
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
@@ -37,12 +40,17 @@ def at(minute, query, user="a"):
     return {"user": user, "time": time, "query": query, "url": ""}
 
 
-def sessions_of(path, **more):
+def sessions_of(path, *, unit="user", known=None, gap=30 * 60, **more):
+    """(user, queries) of every session, by user and time."""
     with connect() as engine:
-        log = read(find(str(path)), engine=engine)
-        table = items(log, kind="session", **more).table
-        rows = table.select("unit", "time", "queries").order_by(["unit", "time"]).to_pyarrow()
-    return [(row["unit"], row["queries"]) for row in rows.to_pylist()]
+        log = read(find(str(path)), engine=engine, unit=unit, entropy=SeededEntropy(1))
+        if known is not None:
+            keys = log.text_keys.texts(pa.array(known))
+            more["known"] = log.partitions.share(distinct_keys(keys))
+        finder = ItemFinder(kind="session", gap=gap * 10**6, **more)
+        return [
+            row[:2] for row in held_by_units(log, log.partitions.derive(finder), users_of(path))
+        ]
 
 
 # --- from rows to sessions ------------------------------------------------------------------------
@@ -77,10 +85,9 @@ def test_a_query_asked_again_after_unpublished_ones_is_one_query(write_tsv):
     asked = ["x", "secret", "x", "y", "secret", "other", "y", "x"]
     rows = [at(i, query) for i, query in enumerate(asked)]
     alone = [at(i, query, "b") for i, query in enumerate(("x", "secret", "x"))]
-    published = pa.table({"query": ["x", "y"]})
     path = write_tsv(rows + alone)
-    assert sessions_of(path, known=published) == [("a", ["x", "y", "x"])]
-    assert sessions_of(path, known=published, longest=2) == [("a", ["x", "y"])]
+    assert sessions_of(path, known=["x", "y"]) == [("a", ["x", "y", "x"])]
+    assert sessions_of(path, known=["x", "y"], longest=2) == [("a", ["x", "y"])]
 
 
 def test_a_session_is_cut_before_it_is_mined(write_tsv):
@@ -92,20 +99,41 @@ def test_a_session_is_cut_before_it_is_mined(write_tsv):
 def test_a_unit_keeps_so_many_sessions(write_tsv, engine, way):
     rows = [at(200 * s + i, f"s{s} q{i}", user) for s in range(4) for i in (0, 1) for user in "ab"]
     log = read(find(str(write_tsv(rows))), engine=engine)
-    kept = bound(items(log, kind="session"), per_user=2, way=way, entropy=SeededEntropy(3))
-    rows = kept.table.to_pyarrow().to_pylist()
-    assert sorted(row["unit"] for row in rows) == ["a", "a", "b", "b"]
+    bound = Bound.of(2, way, timed=True, entropy=SeededEntropy(3))
+    kept = log.partitions.derive(
+        partial(find_and_bound, find=ItemFinder(kind="session"), bound=bound)
+    )
+    found = held_by_units(log, kept, ["a", "b"])
+    assert sorted(unit for unit, _ in found) == ["a", "a", "b", "b"]
     if way == "first":
-        assert all(row["queries"][0][:2] in ("s0", "s1") for row in rows)
+        assert all(queries[0][:2] in ("s0", "s1") for _, queries in found)
 
 
-def make_bounded(engine, rows, **more):
-    table = engine.keep(pa.table(rows))
-    known = {"unit": "user", "way": "first", "count": "users", "engine": engine, "table": table}
-    return TableBounded(**known, **more)
+def given_sessions(rows, text_keys):
+    """Bounded sessions of one partition: a unit and its lists, in order of units."""
+    units = sorted({unit for unit, _ in rows})
+    rows = sorted(rows, key=lambda row: units.index(row[0]))
+    texts = pa.array(sorted({query for _, queries in rows for query in queries}))
+    members = np.array([texts.to_pylist().index(q) for _, queries in rows for q in queries])
+    length = np.array([len(queries) for _, queries in rows])
+    member_keys = text_keys.texts(texts)[members]
+    item, row = number_keys(text_keys.lists(member_keys, length))
+    names = ListNames(members=PublicNames(texts, members), keys=member_keys, length=length).at(row)
+    return units, BoundedItems(
+        unit=np.array([units.index(unit) for unit, _ in rows]), item=item,
+        keys=text_keys.lists(names.keys, names.length), names=(names,), texts=None,
+        text_keys=text_keys, units=len(units),
+    )  # fmt: skip
 
 
-@settings(max_examples=12, deadline=None)
+def lists_of(units, bounded):
+    """(unit, list) of every row."""
+    (column,) = bounded.columns(bounded.item)
+    lists = [tuple(value) for value in column.to_pylist()]
+    return [(units[unit], value) for unit, value in zip(bounded.unit, lists, strict=True)]
+
+
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("uv"), st.lists(st.sampled_from("abc"), min_size=2, max_size=5)),
@@ -115,16 +143,9 @@ def make_bounded(engine, rows, **more):
 )
 @pytest.mark.parametrize("repeats", [False, True])
 def test_mining_gives_every_subsequence_once_a_unit(repeats, rows):
-    with connect() as engine:
-        units, lists = zip(*rows, strict=True)
-        made = make_bounded(
-            engine,
-            {"unit": list(units), "queries": list(lists)},
-            kind="session",
-            keys=("queries",),
-            per_user=6,
-        )
-        found = subsequences(made, l_q=5, repeats=repeats).table.to_pyarrow().to_pylist()
+    text_keys = TextKeys()
+    units, sessions = given_sessions(rows, text_keys)
+    mined = Subsequences(repeats=repeats)(sessions)
     picks = {
         (unit, picked)
         for unit, queries in rows
@@ -133,30 +154,35 @@ def test_mining_gives_every_subsequence_once_a_unit(repeats, rows):
     }
     merged = {(unit, tuple(q for q, _ in itertools.groupby(picked))) for unit, picked in picks}
     wanted = picks if repeats else {(u, p) for u, p in merged if len(p) > 1}
-    assert sorted((row["unit"], tuple(row["queries"])) for row in found) == sorted(wanted)
+    assert sorted(lists_of(units, mined)) == sorted(wanted)
+    listed = pa.array([list(p) for _, p in lists_of(units, mined)], pa.list_(pa.string()))
+    assert np.array_equal(text_keys.columns([listed]), mined.keys[mined.item])
+    most = Counter(unit for unit, _ in rows)
+    held = Counter(unit for unit, _ in wanted)
+    assert all(held[unit] <= most[unit] * subsequences_a_session(5) for unit in most)
 
 
 @pytest.mark.parametrize("consecutive", [False, True])
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_sets_are_those_of_the_unit_s_items_and_no_more_than_the_bound(engine, k, consecutive):
-    placed = [("u", "d", 0), ("u", "a", 1), ("u", "c", 2), ("u", "b", 3), ("v", "a", 0)]
-    units, queries, places = zip(*placed, strict=True)
-    made = make_bounded(
-        engine,
-        {"unit": list(units), "query": list(queries), "place": list(places)},
-        kind="query",
-        keys=("query",),
-        per_user=4,
-    )
-    mined = sets(made, k=k, consecutive=consecutive)
-    found = {(r["unit"], tuple(r["items"])) for r in mined.table.to_pyarrow().to_pylist()}
-    order = "dacb"
+def test_sets_are_those_of_the_unit_s_items_and_no_more_than_the_bound(k, consecutive):
+    order, text_keys = "dacb", TextKeys()
+    texts = pa.array(sorted(order))
+    keys = text_keys.texts(texts)
+    by_key = np.lexsort((keys[:, 1], keys[:, 0]))  # of each code the place of its text
+    code = {texts[place].as_py(): n for n, place in enumerate(by_key.tolist())}
+    items = BoundedItems(
+        unit=np.array([0, 0, 0, 0, 1]), item=np.array([code[q] for q in "dacba"]),
+        keys=keys[by_key], names=(PublicNames(texts, by_key),), texts=None, text_keys=text_keys,
+        units=2, place=np.array([0, 1, 2, 3, 0]),
+    )  # fmt: skip
+    found = lists_of("uv", Sets(size=k, consecutive=consecutive)(items))
+    assert len(found) == len(set(found))
     runs = {order[i : i + n] for n in range(1, k + 1) for i in range(5 - n)}
     some = {"".join(c) for n in range(1, k + 1) for c in itertools.combinations(order, n)}
-    assert found == {("u", tuple(sorted(s))) for s in (runs if consecutive else some)} | {
+    assert set(found) == {("u", tuple(sorted(s))) for s in (runs if consecutive else some)} | {
         ("v", ("a",))
     }
-    assert mined.per_user == sets_of(4, k, consecutive=consecutive) == len(found) - 1
+    assert sets_of(4, k, consecutive=consecutive) == len(found) - 1
 
 
 @pytest.mark.parametrize("consecutive", [False, True])
@@ -179,11 +205,11 @@ def test_what_is_gathered_are_sets_of_at_most_the_size_within_the_bound(
 
     by_size = [sets_of_first(n) for n in range(1, len(order) + 1)]
     (*_, largest) = [choices for choices in by_size if len(choices) <= per_user]
-    held = hold(log, view, per_user=per_user, entropy=SeededEntropy(1))
-    assert sorted(held.names.to_pyarrow()["items"].to_pylist()) == largest
+    gathered = candidates_of(log, view, per_user=per_user, entropy=SeededEntropy(1))
+    assert sorted(sorted(key) for _, key in held_by_units(log, gathered.bounded, ["u"])) == largest
     counted = tally_view(log, view, per_user=per_user, entropy=SeededEntropy(1))
-    assert sorted(counted.table.to_pyarrow()["items"].to_pylist()) == largest
-    assert len(largest) <= held.per_user <= per_user
+    assert sorted(list(key) for (key,) in counts_of(counted)) == largest
+    assert len(largest) <= gathered.per_user <= per_user
 
 
 def test_the_number_of_items_follows_from_the_bound_on_sets():
@@ -327,12 +353,13 @@ def test_paths_of_labels_are_released_with_pure_epsilon(write_tsv, tmp_path, nam
     assert wanted[name] in lists
 
 
-def test_labels_are_public_names_and_every_query_has_one(write_tsv, engine):
-    log = read(find(log_of_sessions(write_tsv, users=1)), engine=engine)
+def test_labels_are_public_names_and_every_query_has_one():
     labels = read_labels("length")
-    shown = labels.label(log.table, engine).label.to_pyarrow().to_pylist()
-    assert sorted(shown) == ["1 word", "2 words", "4 words"]
-    assert set(shown) <= set(labels.names)
+    queries = pa.array(
+        ["weather", "weather berlin", "trains to berlin now", "a b c d e f", "a b c d e"]
+    )
+    shown = [labels.names[code] for code in labels.codes(queries)]
+    assert shown == ["1 word", "2 words", "4 words", "5 words or more", "5 words or more"]
 
 
 LABELLED = (
@@ -341,7 +368,7 @@ LABELLED = (
 )
 
 
-def test_words_of_listed_queries_label_others(tmp_path, write_tsv, engine):
+def test_words_of_listed_queries_label_others(tmp_path):
     (tmp_path / "labelled.tsv").write_text(LABELLED)
     labels = read_labels(f"words:{tmp_path / 'labelled.tsv'}")
     assert labels.names == ("games", "health", "other", "travel")
@@ -353,13 +380,13 @@ def test_words_of_listed_queries_label_others(tmp_path, write_tsv, engine):
         "total war walkthrough": "games",
         "zebra": "other",  # no word is known
     }
-    rows = [{"user": f"u{n}", "query": query} for n, query in enumerate(wanted)]
-    log = read(find(str(write_tsv(rows, columns=("user", "query")))), engine=engine)
-    shown = labels.label(log.table, engine).select("query", "label").to_pyarrow().to_pylist()
-    assert {row["query"]: row["label"] for row in shown} == {
-        " ".join(query.lower().split()): label for query, label in wanted.items()
-    }
-    assert len(shown) == len(wanted)
+    queries = [" ".join(query.lower().split()) for query in wanted]
+    codes = labels.codes(pa.array(queries, pa.large_string()))
+    assert [labels.names[code] for code in codes] == list(wanted.values())
+    (tmp_path / "map.tsv").write_text("b\ty\nc\tother\na\tx\n")
+    listed = read_labels(str(tmp_path / "map.tsv"))
+    codes = listed.codes(pa.array(["a", "zebra", "c", "b"], pa.large_string()))
+    assert [listed.names[code] for code in codes] == ["x", "other", "other", "y"]
 
 
 @pytest.mark.parametrize(
@@ -382,8 +409,13 @@ def test_label_paths_refuse_a_tally_of_queries(write_tsv, engine):
     queries = Sessions(cut=Cut(), scale=1.0, T=3).gather(
         log, View(kind="session"), entropy=SystemEntropy()
     )
-    with pytest.raises(murmurlog.errors.Refused, match="public pool"):
+    with pytest.raises(Refused, match="public pool"):
         made.release(queries, entropy=SystemEntropy())
+    domain = Sequences(words=("x", "y"), shortest=2, longest=3, name="queries", between=None)
+    with pytest.raises(Refused, match="not in the public pool"):
+        OnDomain.of(log, domain, queries)
+    paths = tally_of({("x", "y"): 3, ("y", "y", "x"): 2}, keys=("queries",))
+    assert OnDomain.of(log, domain, paths).inside is paths
 
 
 @pytest.mark.parametrize(

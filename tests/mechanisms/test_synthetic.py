@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from counts import counts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws import SURE, item_law, mass, user_vectors
@@ -176,14 +177,39 @@ def test_every_bin_gets_a_draw_of_the_stated_scale(monkeypatch, write_tsv):
 def measured_of(path, m, published, *, way):
     """The exact histograms and couples for a published set of pairs."""
     with connect() as engine:
-        log = read(find(str(path)), engine=engine)
-        clicks = m.gather(log, View(kind="log", way=way), entropy=SeededEntropy(1))
-        assert clicks.tally.per_user == m.pairs.d
-        own = synthetic._published(clicks, published)
-        parts = {name: synthetic._spread(own, name) for name in m._spreads()}
-        parts["sizes"] = m._sizes(clicks, own)
-        couples = m._couples(clicks, own, SeededEntropy(2)).table.to_pyarrow().to_pylist()
-    return parts, {(row["first"], row["second"]): row["users"] for row in couples}
+        log = read(find(str(path)), engine=engine, entropy=SeededEntropy(1))
+        gathered = m.gather(log, View(kind="log", way=way), entropy=SeededEntropy(1))
+        assert gathered.tally.per_user == m.pairs.d
+        own = synthetic.publish(gathered, published)
+        parts = {name: synthetic.spread_of(own, name) for name in m._spreads()}
+        parts["sizes"] = m.sizes(own)
+        couples = m.couples(own, published.num_rows, "user", SeededEntropy(2))
+        return parts, counts_of(couples)
+
+
+def model_of(rows, d, published):
+    """The same histograms, counted in Python; units keep their first clicks."""
+    parts = {name: np.zeros(bins, int) for name, bins in synthetic.BINS.items()}
+    parts["sizes"] = np.zeros(d + 1, int)
+    for user in {row["user"] for row in rows}:
+        clicks = {}
+        for row in rows:
+            if row["user"] == user:
+                clicks.setdefault((row["query"], row["url"]), []).append(row)
+        first = sorted(clicks, key=lambda pair: (min(r["time"] for r in clicks[pair]), pair))[:d]
+        held = [clicks[pair] for pair in first if pair in published]
+        parts["sizes"][len(held)] += 1
+        ranks = [
+            min(good)
+            for click in held
+            if (good := [r["rank"] for r in click if r["rank"] != "" and r["rank"] >= 1])
+        ]
+        if ranks:
+            parts["rank"][min(ranks[0], 10) - 1] += 1
+        if held:
+            parts["hour"][int(min(r["time"] for r in held[0])[11:13])] += 1
+            parts["count"][min(len(held[0]), 5) - 1] += 1
+    return parts
 
 
 def random_log(seed, users=12, pairs=7):
@@ -196,8 +222,20 @@ def random_log(seed, users=12, pairs=7):
                 "time": f"2026-03-{rng.integers(1, 28):02}T{rng.integers(24):02}:00:00",
                 "query": f"q{pair % 4}",
                 "url": f"s{pair}.org",
-                "rank": rng.choice([-1, 0, 1, 2, 9, 10, 300, ""]),
+                "rank": [-1, 0, 1, 2, 9, 10, 300, ""][rng.integers(8)],
             }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_measured_is_what_a_plain_count_of_first_clicks_gives(seed, write_tsv):
+    m = Synthetic.solve(epsilon=9.0, delta=1e-2, d=3, measure="together,rank,hour,count")
+    rows = list(random_log(seed, users=40))
+    pairs = [(f"q{i % 4}", f"s{i}.org") for i in (0, 1, 2, 4, 6)]
+    path = write_tsv(rows, columns=("user", "time", "query", "url", "rank"))
+    published = pa.table(list(map(list, zip(*pairs, strict=True))), names=["query", "url"])
+    parts, _ = measured_of(path, m, published, way="first")
+    for name, expected in model_of(rows, 3, set(pairs)).items():
+        assert parts[name].tolist() == expected.tolist(), name
 
 
 @pytest.mark.parametrize("way", ["first", "random"])

@@ -3,15 +3,14 @@
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import item_law, worst_delta
 from quick_cases import sample_cases
 from scipy.stats import chi2
+from tallies import tally_of
 
-from murmurlog.counting.tally import Tally
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms import Threshold, parse
 from murmurlog.privacy import delta_of_threshold, noise_sd
@@ -19,28 +18,6 @@ from murmurlog.privacy.sampler import SystemEntropy, draw
 from murmurlog.privacy.selection_bias import Selection
 
 LN10 = math.log(10)
-
-
-class Rows:
-    """An engine that only knows one table."""
-
-    def __init__(self, table):
-        self.table = table
-
-    def batches(self, _):
-        yield from self.table.to_batches()
-
-
-def tally_of(counts, *, per_user=1):
-    table = pa.table({"query": [f"q{i}" for i in range(len(counts))], "users": counts})
-    return Tally(
-        engine=Rows(table),
-        table=None,
-        kind="query",
-        keys=("query",),
-        unit="user",
-        per_user=per_user,
-    )
 
 
 # --- the exact law --------------------------------------------------------------------------------

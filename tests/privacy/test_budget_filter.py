@@ -31,7 +31,7 @@ from murmurlog.privacy import (
     rectangle,
 )
 from murmurlog.privacy.budget_filter import contains, fits, sum_of
-from murmurlog.privacy.sampler import sampler_delta, sampler_distance
+from murmurlog.privacy.sampler import KEY_DISTANCE, noise_distance, sampler_distance
 
 VECTORS = json.loads((Path(__file__).parent / "vectors_filter.json").read_text())
 
@@ -128,8 +128,10 @@ def test_an_account_with_pure_releases_has_the_known_delta():
 def test_the_sampler_has_the_known_distance():
     for given, expect in vectors("sampler"):
         scale, epsilon = given["scale"], given["epsilon_cap"]
-        assert sampler_distance(scale) == near(expect["total_variation"])
-        assert sampler_delta(scale=scale, epsilon=epsilon) == near(expect["delta"])
+        assert noise_distance(scale) == near(expect["total_variation"])
+        assert sampler_distance(scale) == noise_distance(scale) + KEY_DISTANCE
+        delta = (1 + math.exp(epsilon)) * noise_distance(scale)
+        assert delta == near(expect["delta"])
 
 
 def test_the_loss_of_a_threshold_has_the_known_numbers():

@@ -15,6 +15,7 @@ from murmurlog.errors import UsageError
 from murmurlog.privacy import sampler
 from murmurlog.privacy.sampler import (
     GUARD,
+    KEY_DISTANCE,
     TAIL,
     SeededEntropy,
     SystemEntropy,
@@ -25,6 +26,7 @@ from murmurlog.privacy.sampler import (
     binomial,
     check_passers,
     draw,
+    noise_distance,
     normal_above,
     passers,
     sampler_delta,
@@ -165,7 +167,9 @@ def test_a_seed_repeats_and_says_so():
 
 
 def test_the_sampler_costs_next_to_nothing():
-    assert sampler_delta(scale=26.4, epsilon=1.0) < 1e-20
+    assert noise_distance(26.4) < 1e-20
+    assert 1e-18 < KEY_DISTANCE < 1e-17
+    assert sampler_delta(scale=26.4, epsilon=1.0) < 1e-16
     assert 1000 * np.finfo(float).eps < GUARD
 
 
@@ -467,7 +471,7 @@ def test_a_seeded_item_draws_the_same_in_any_order_and_batch(noise, scale):
         keys = keys_of(4000)[rows]
         return draw(
             noise=noise, scale=scale, count=len(rows), entropy=SeededEntropy(3).stream("x"),
-            keys=lambda: keys,
+            keys=keys,
         )  # fmt: skip
 
     rows = np.arange(4000)
@@ -476,7 +480,7 @@ def test_a_seeded_item_draws_the_same_in_any_order_and_batch(noise, scale):
     assert (np.concatenate([drawn(rows[:1500]), drawn(rows[1500:])]) == together).all()
     others = draw(
         noise=noise, scale=scale, count=4000, entropy=SeededEntropy(3).stream("y"),
-        keys=lambda: keys_of(4000),
+        keys=keys_of(4000),
     )  # fmt: skip
     assert (others != together).mean() > 0.3
 
@@ -511,7 +515,7 @@ def test_streams_differ_by_label_and_by_how_often_they_came():
 def test_seeded_draws_with_keys_follow_the_law():
     sample = draw(
         noise="geometric", scale=2.0, count=50_000, entropy=SeededEntropy(9),
-        keys=lambda: keys_of(50_000),
+        keys=keys_of(50_000),
     )  # fmt: skip
     values, counts = np.unique(np.clip(sample, -8, 8), return_counts=True)
     a = math.exp(-1 / 2.0)

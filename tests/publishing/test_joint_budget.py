@@ -9,10 +9,9 @@ import pytest
 from laws import SURE, mass
 
 import murmurlog
-from murmurlog.counting.items import items
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
-from murmurlog.mechanisms import Rounds, Sessions, SessionTree, Threshold
+from murmurlog.mechanisms import Rounds, Sessions, SessionTree, Threshold, View
 from murmurlog.privacy import (
     Guarantee,
     Loss,
@@ -21,7 +20,7 @@ from murmurlog.privacy import (
     gaussian_delta,
     mu_of,
 )
-from murmurlog.privacy.sampler import sampler_delta
+from murmurlog.privacy.sampler import SeededEntropy, sampler_delta
 from murmurlog.publishing.plan import plan_tables, total_of
 
 RELATIONS = ("add-remove", "replace")
@@ -283,11 +282,13 @@ def rows_of_user(user, *queries, start=0):
 
 
 def item_rows(path, kind, engine, known, **more):
-    log = read(find(str(path)), engine=engine)
-    table = pa.table({"query": pa.array(known, pa.string())})
-    found = items(log, kind=kind, known=table, **more)
-    rows = found.table.select(*found.keys).to_pyarrow().to_pylist()
-    return sorted(tuple(map(str, row.values())) for row in rows)
+    log = read(find(str(path)), engine=engine, entropy=SeededEntropy(1))
+    view = View(kind=kind, published={"query": pa.table({"query": pa.array(known, pa.string())})})
+    finder, rows = view.finder(log, **more), []
+    for found in log.partitions.results(finder):
+        columns = [column.to_pylist() for column in found.columns(found.item)]
+        rows += [tuple(map(str, row)) for row in zip(*columns, strict=True)]
+    return sorted(rows)
 
 
 def test_clicks_count_for_published_queries_only(write_tsv, engine):

@@ -1,26 +1,80 @@
-"""One log, read for each way of counting on DuckDB: as texts, dictionary-encoded, in partitions."""
+"""The rows of a log, for tests that compare them with what was written."""
 
 from contextlib import nullcontext
+from datetime import datetime, timedelta
 from unittest.mock import patch
 
-from murmurlog.logs import partitions
-from murmurlog.logs.engines.duckdb import DuckEngine, connect
+import numpy as np
+
+from murmurlog.logs import workspace
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
+from murmurlog.logs.rows import NEVER, NO_RANK, RowReader
 from murmurlog.logs.source import find
+from murmurlog.privacy.sampler import SeededEntropy
 
-IMPLEMENTATIONS = ("general", "encoded", "partitioned")
+USER = "the user's name"  # a kept column
 
 
-def read_by_implementation(path, *, room, rows=300, **options):
-    """(its name, the log) of each; partitions have `room` bytes and batches of `rows`."""
-    for name in IMPLEMENTATIONS:
-        with connect() as engine:
-            changes = {
-                "general": patch.object(DuckEngine, "local", None),
-                "encoded": nullcontext(),
-                "partitioned": patch.multiple(
-                    partitions, ROOM=room / engine.memory, ROWS_A_BATCH=rows
-                ),
-            }
-            with changes[name]:
-                yield name, read(find(str(path)), engine=engine, **options)
+def read_log(source, *, keep=None, **options):
+    """The log of a source that `rows_of_log` can say the users of."""
+    return read(source, keep={**(keep or {}), USER: source.columns["user"]}, **options)
+
+
+def read_rows(path, *, keep=None, found=None, **options):
+    """(the rows of a log in order, how many were dropped by reason); `found` has options of `find`."""
+    with connect() as engine:
+        log = read_log(find(str(path), **(found or {})), engine=engine, keep=keep, **options)
+        return rows_of_log(log), dict(log.broken)
+
+
+def rows_of_log(log):
+    """The rows as dicts, by user, time and query; a user is a name after `read_log`, else a key."""
+    rows = [row for part in log.partitions.results(rows_of_partition) for row in part]
+    names = {(row["user key"], row.get(USER)) for row in rows}
+    keys, texts = zip(*names, strict=True) if names else ((), ())
+    assert len(set(keys)) == len(names), "one user has two names"
+    assert not any(texts) or len(set(texts)) == len(names), "two users have one name"
+    for row in rows:
+        key = row.pop("user key")
+        row["user"] = row.pop(USER, key)
+    return sorted(rows, key=lambda row: (row["user"], str(row["time"] or ""), row["query"]))
+
+
+def rows_of_partition(rows):
+    """The rows of one partition as dicts."""
+    columns = {
+        "user key": [tuple(key) for key in rows.user_keys[rows.unit].tolist()],
+        "time": [None if time == NEVER else moment(time) for time in rows.time.tolist()],
+        "query": texts_of(rows, rows.query),
+        "url": [None] * rows.count if rows.url is None else texts_of(rows, rows.url),
+        "rank": [None] * rows.count
+        if rows.rank is None
+        else [None if rank == NO_RANK else rank for rank in rows.rank.tolist()],
+        **{name: texts_of(rows, column) for name, column in rows.kept.items()},
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def texts_of(rows, column):
+    """The text of each row, None for none."""
+    texts = [*rows.texts.take(column.ids).to_pylist(), None]
+    return np.array(texts, object)[column.codes].tolist()
+
+
+def moment(microseconds):
+    return datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
+
+
+ROWS = 100  # of a small partition
+
+
+def read_in_partitions(path, *, seed=1, **options):
+    """(its name, the log) of each way; a larger partition than `ROWS` is split, unless it is one unit."""
+    small = patch.dict(RowReader.__init__.__kwdefaults__, most_rows=ROWS)
+    ways = {"one": nullcontext(), "many": small, "files": patch.object(workspace, "ROOM", 0)}
+    for name, change in ways.items():
+        with change, connect() as engine:
+            log = read(find(str(path)), engine=engine, entropy=SeededEntropy(seed), **options)
+            assert name != "many" or log.partitions.count > 3
+            yield name, log

@@ -19,6 +19,7 @@ from murmurlog.privacy import ASSUMPTIONS, Guarantee
 WINDOWS = ("select_from", "count_from")  # from when on rows were read for keys and for counts
 ALL = "all"  # a window of all rows that were read
 METHOD = "exact inversion of 127 bits, integers only"  # how noise is drawn
+TEXT_KEYS = "128 bits, from numbers drawn for this release"  # how texts are told apart
 ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bundle is private
 COUNTING = ("meaning", "d2", "common_error", "histogram")
 ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")

@@ -401,7 +401,10 @@ _needed = {
     "assumptions": _object(_line(), key=_one_of(*ASSUMPTIONS)),
     "bound": _line(SHORT),
     "engine": _line(SHORT, least=1),
-    "noise": _record({"method": _line(SHORT), "entropy": _line(SHORT), "delta": _number(0, 1e308)}),
+    "noise": _record(
+        {"method": _line(SHORT), "entropy": _line(SHORT), "delta": _number(0, 1e308)},
+        {"keys": _line(SHORT)},
+    ),
     "by": _optional(_record({"column": _line(least=1), "values": _list(_line(), least=1)})),
     "declared_users": _optional(_whole(1)),
     "unprotected": _list(_line()),

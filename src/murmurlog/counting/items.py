@@ -18,7 +18,7 @@ from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_schema
 from murmurlog.counting.public_sets.labels import Labels
-from murmurlog.counting.sorting import sort_ties
+from murmurlog.counting.sorting import first_of_each, sort_ties
 from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.rows import NEVER, Column, Rows, Texts
 from murmurlog.logs.source import Source
@@ -30,6 +30,7 @@ Integers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 IN_SEQUENCE = ("pair", "session")
+MOST_GAP = 10**15  # microseconds
 QUERIES_NAMED = {"click": 1, "pair": 2}  # how many of an item's first columns are queries
 
 
@@ -170,12 +171,16 @@ class ItemFinder:
     excluded: Callable[[], Keys] | None = None  # items that are left out
     only: Callable[[Items], Mask] | None = None  # which distinct items count; a rule about their keys
 
+    def __post_init__(self) -> None:
+        if not 0 < self.gap < MOST_GAP:
+            raise UsageError(f"--gap must be longer than 0 seconds, not {self.gap / 1e6:g}")
+
     def __call__(self, rows: Rows) -> Items:
-        if self.since is not None:
-            rows = rows.since(self.since)
-        if self.kind in IN_SEQUENCE:
-            rows = rows.at(rows.time != NEVER)
         some = np.ones(rows.count, bool)
+        if self.since is not None:
+            some &= rows.since(self.since)
+        if self.kind in IN_SEQUENCE:
+            some &= rows.time != NEVER
         if self.kind == "click" and rows.url:
             some &= rows.url.codes >= 0
         if self.by is not None:
@@ -183,6 +188,8 @@ class ItemFinder:
             listed = np.append(_among(column, self.by.values, rows.text_keys), False)
             some &= listed[column.codes]
         found = _MAKERS[self.kind](self, rows.at(some))
+        if found.row is not None:  # among all rows
+            found = replace(found, row=np.flatnonzero(some)[found.row])
         if self.excluded is not None:
             found = found.with_items(places_of(found.keys, self.excluded()) < 0)
         if self.only is not None:
@@ -276,8 +283,11 @@ def _keywords(finder: ItemFinder, rows: Rows) -> Items:
     many[some] = np.diff(words.offsets.to_numpy())
     start = np.cumsum(many) - many
     codes, first = number_keys(rows.text_keys.texts(words.values))
-    holder = np.repeat(some, many[some])[first]
-    names = WordNames(rows.query.ids[holder], first - start[holder])
+    holder = np.repeat(some, many[some])
+    names = WordNames(rows.query.ids[holder[first]], first - start[holder[first]])
+    once = first_of_each(holder, codes)  # a word that a query repeats is one
+    codes, many = codes[once], np.bincount(holder[once], minlength=len(there))
+    start = np.cumsum(many) - many
     times = many[rows.query.codes]
     row = np.repeat(np.arange(rows.count), times)
     # The words of a row are those from its query's start on.

@@ -5,6 +5,7 @@ are a function of that unit's own bounded items. They are distinct per unit.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -14,7 +15,7 @@ from murmurlog.counting.bound import BoundedItems
 from murmurlog.counting.items import Integers, ListNames, Names, runs
 from murmurlog.counting.sorting import distinct_pairs
 from murmurlog.errors import UsageError
-from murmurlog.logs.text_keys import number_keys
+from murmurlog.logs.text_keys import number_keys, places_of
 from murmurlog.privacy.safelog import LONGEST
 from murmurlog.privacy.sampler import Keys
 
@@ -80,6 +81,26 @@ class Sets:
         if self.consecutive:
             return [np.arange(at, at + many) for at in range(most - many + 1)]
         return [np.array(places) for places in combinations(range(most), many)]
+
+
+def of_length(
+    items: BoundedItems, *, length: int, prefixes: Callable[[], Keys] | None = None
+) -> BoundedItems:
+    """The items of a partition that have this length and, where these matter, a published prefix.
+
+    Whether an item is among them follows from its own members and from what is public.
+    """
+    (names,) = items.names
+    assert isinstance(names, ListNames)
+    some = np.flatnonzero(names.length == length)
+    if prefixes is not None:
+        start = (np.cumsum(names.length) - names.length)[some]
+        members = (start[:, None] + np.arange(length - 1)).ravel()
+        keys = items.text_keys.lists(names.keys[members], np.full(len(some), length - 1))
+        some = some[places_of(keys, prefixes()) >= 0]
+    chosen = np.zeros(len(items.keys), bool)
+    chosen[some] = True
+    return items.with_items(chosen)
 
 
 def _with_lists(

@@ -92,7 +92,7 @@ def label(bounded: Partitions[BoundedItems], keys: Keys, names: Sequence[str]) -
 
 def _labels(items: BoundedItems, *, wanted: Any) -> tuple[Integers, list[pa.Array]]:
     """The places of the wanted keys that a partition has, and their key columns."""
-    places = places_of(items.keys, wanted())
+    places = places_of(items.keys, wanted(), ascending=True)
     own = np.flatnonzero(places >= 0)
     return places[own], items.columns(own)
 

@@ -4,9 +4,10 @@ All of it is private and for scoring only; models never see it. Exact tables loo
 so that the raw log can be evaluated as one more system.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.options import GAP
-from murmurlog.bundle.schema import SEPARATOR, flattened
-from murmurlog.counting.items import items
-from murmurlog.logs.engines.protocol import Engine
+from murmurlog.bundle.schema import flattened
+from murmurlog.counting.holdings import bring_holdings
+from murmurlog.counting.items import ItemFinder
 from murmurlog.logs.log import Log
+from murmurlog.logs.rows import NEVER, Column, Rows, Texts
+from murmurlog.logs.text_keys import NO_KEYS, distinct_keys, number_keys, places_of
+from murmurlog.privacy.sampler import Keys
 
 Ints = npt.NDArray[np.int64]
 
@@ -48,44 +52,39 @@ class Truth:
 def count_exactly(
     log: Log, *, gap: float = GAP, kinds: Sequence[str] = KINDS
 ) -> tuple[dict[str, pa.Table], dict[str, Holders]]:
-    """The exact table of every kind that the log has, and who holds its items."""
+    """The exact table of every kind that a log of users has, and who holds its items."""
     kinds = [
         kind
         for kind in kinds
         if (kind != "click" or log.has_urls) and (kind not in ("pair", "session") or log.has_times)
     ]
-    distinct = _arrow(log.engine, log.table.select("user").distinct())
-    who = distinct.sort_by("user")["user"].combine_chunks()
+    who = distinct_keys(np.concatenate([NO_KEYS, *log.partitions.results(_users)]))
     tables, holders = dict[str, pa.Table](), dict[str, Holders]()
     for kind in kinds:
         tables[kind], holders[kind] = _count_table(log, kind, gap, who)
     return tables, holders
 
 
-def _count_table(log: Log, kind: str, gap: float, who: pa.Array) -> tuple[pa.Table, Holders]:
+def _users(rows: Rows) -> Keys:
+    """The keys of the users of a partition who have a row."""
+    users: Keys = rows.user_keys[np.unique(rows.unit)]
+    return users
+
+
+def _count_table(log: Log, kind: str, gap: float, who: Keys) -> tuple[pa.Table, Holders]:
     """One exact table: how many users hold an item, and how many rows it is in."""
-    found = items(log, kind=kind, gap=gap)
-    held = found.table.group_by(["unit", *found.keys]).aggregate(rows=found.table.count())
-    pairs = _arrow(log.engine, held)
-    keys = list(found.keys)
-    flat = flattened(pairs.select(keys))
-    # No cleaned text holds the separator.
-    joined = pc.binary_join_element_wise(*(flat[key] for key in keys), SEPARATOR)
-    coded = joined.combine_chunks().dictionary_encode()
-    code = coded.indices.to_numpy().astype(np.int64)
-    size = len(coded.dictionary)
-    first = np.full(size, -1, np.int64)
-    first[code[::-1]] = np.arange(len(code))[::-1]
-    users = np.bincount(code, minlength=size)
-    rows = np.bincount(code, weights=pairs["rows"].to_numpy(), minlength=size).astype(np.int64)
-    table = pairs.select(keys).take(pa.array(first))
-    table = table.append_column("users", pa.array(users)).append_column("rows", pa.array(rows))
-    by = [("users", "descending"), *((key, "ascending") for key in keys)]
+    held = bring_holdings(log, ItemFinder(kind=kind, gap=math.floor(gap * 1e6)))
+    size = held.items.num_rows
+    rows = np.zeros(size, np.int64)
+    np.add.at(rows, held.item, held.number)
+    users = np.bincount(held.item, minlength=size)
+    table = held.items.append_column("users", pa.array(users)).append_column("rows", pa.array(rows))
+    by = [("users", "descending"), *((key, "ascending") for key in held.items.column_names)]
     order = pc.sort_indices(flattened(table), sort_keys=by).to_numpy()
     place = np.empty(size, np.int64)
     place[order] = np.arange(size)
-    user = pc.index_in(pairs["unit"], value_set=who).to_numpy().astype(np.int64)
-    return table.take(pa.array(order)), Holders(user=user, item=place[code], users=len(who))
+    user = places_of(held.unit_keys, who)[held.unit]
+    return table.take(pa.array(order)), Holders(user=user, item=place[held.item], users=len(who))
 
 
 def searches_of(log: Log, *, gap: float = GAP) -> pa.Table:
@@ -93,31 +92,35 @@ def searches_of(log: Log, *, gap: float = GAP) -> pa.Table:
 
     Without times nothing is known about sessions, and every row is one of its own.
     """
-    columns = ["user", "query"] + ["time"] * log.has_times + ["url"] * log.has_urls
-    rows = log.table.select(*columns)
-    if log.has_times:
-        rows = rows.filter(rows.time.notnull())
-        rows = rows.mutate(time=log.engine.microseconds(rows.time))
-    order = [c for c in ("user", "time", "query", "url") if c in columns]
-    table = _arrow(log.engine, rows).sort_by([(name, "ascending") for name in order])
-    user = table["user"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    parts = [_NOTHING, *log.partitions.results(partial(_searches, timed=log.has_times))]
+    code, _ = number_keys(np.concatenate([keys for keys, _ in parts]))
+    table = pa.concat_tables([rows for _, rows in parts])
+    table = table.append_column("user", pa.array(code.astype(np.int64)))
+    table = table.sort_by([(name, "ascending") for name in ("user", "time", "query", "url")])
+    user, time = table["user"].to_numpy(), table["time"].to_numpy()
     new = np.ones(len(user), bool)
-    if log.has_times and len(user):
-        time = table["time"].to_numpy()
+    if log.has_times:
         new[1:] = (np.diff(user) != 0) | (np.diff(time) > gap * 1e6)
-    url = table["url"] if log.has_urls else pa.nulls(len(user), pa.string())
-    return pa.table(
-        {
-            "user": pa.array(user),
-            "session": pa.array(np.cumsum(new) - 1),
-            "query": table["query"].cast(pa.string()),
-            "url": url.cast(pa.string()),
-        }
+    session = pa.array(np.cumsum(new) - 1)
+    return table.append_column("session", session).select(["user", "session", "query", "url"])
+
+
+def _searches(rows: Rows, *, timed: bool) -> tuple[Keys, pa.Table]:
+    """The rows of a partition, those with a time if there are times, and the user of each."""
+    if timed:
+        rows = rows.at(rows.time != NEVER)
+    columns = [pa.array(rows.time), _texts(rows.query, rows.texts)]
+    columns.append(
+        pa.nulls(rows.count, pa.string()) if rows.url is None else _texts(rows.url, rows.texts)
     )
+    return rows.user_keys[rows.unit], pa.table(columns, schema=_SEARCHES)
 
 
-def _arrow(engine: Engine, expression: Any) -> pa.Table:
-    """The rows of an expression, here."""
-    batches = list(engine.batches(expression))
-    schema = batches[0].schema if batches else expression.schema().to_pyarrow()
-    return pa.Table.from_batches(batches, schema)
+def _texts(column: Column, texts: Texts) -> pa.Array:
+    """The text of each row, null for none."""
+    codes = pa.array(column.codes, mask=column.codes < 0)
+    return texts.take(column.ids).cast(pa.string()).take(codes)
+
+
+_SEARCHES = pa.schema([("time", pa.int64()), ("query", pa.string()), ("url", pa.string())])
+_NOTHING = (NO_KEYS, _SEARCHES.empty_table())

@@ -27,7 +27,9 @@ import pyarrow as pa
 from murmurlog.bundle.options import GAP, Option, options_of
 from murmurlog.bundle.schema import KEYS, with_lists
 from murmurlog.counting.bound import choose_way
+from murmurlog.counting.items import check
 from murmurlog.errors import Refused, UsageError, did_you_mean
+from murmurlog.evaluation.parts import with_unit
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.mechanisms import (
@@ -105,8 +107,11 @@ class Recipe:
 
     def release(self, log: Log, reading: Reading, *, entropy: Entropy) -> dict[str, pa.Table]:
         """The tables of one more release, which is not booked and must stay with the owner."""
+        units = with_unit(log, self.view.unit)
+        for kind in self.plans:
+            check(log.source, kind=kind, unit=units.unit)
         tables = make(
-            self.plans, log, self.view, reading, entropy=entropy, set_only=self.set_only
+            self.plans, units, self.view, reading, entropy=entropy, set_only=self.set_only
         ).tables
         return {
             kind: with_lists(table, str(self.plans[kind].mechanism))

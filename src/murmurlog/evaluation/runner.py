@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import ibis
 import numpy as np
 import pyarrow as pa
 
@@ -18,6 +17,7 @@ from murmurlog.bundle.read import Release
 from murmurlog.errors import MurmurlogError
 from murmurlog.evaluation import tasks
 from murmurlog.evaluation.ground_truth import Truth, count_exactly, searches_of
+from murmurlog.evaluation.parts import key_entropy, split
 from murmurlog.evaluation.request import Recipe
 from murmurlog.evaluation.result import Evaluation, Point, Skipped, System
 from murmurlog.evaluation.scores import Comparison, Result, Scores, Scoring, compare, merge, results
@@ -31,7 +31,6 @@ from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
 from murmurlog.privacy.sampler import Entropy
 
-TEST_SHARE = 5  # one fold holds out one user in five
 RELEASE = "release"  # instead of a task, where a system could not be released
 POINTS = 300  # of the rank-frequency chart
 LISTED = 40  # queries of the top list
@@ -284,7 +283,9 @@ class Runner:
             self.say(f"fold {fold + 1} of {self.setup.folds}")
             training, held = split(log, fold=fold, folds=self.setup.folds)
             searches = searches_of(held, gap=self.gap)
+            held.partitions.close()
             yield replace(self._count(training), searches=searches), training
+            training.partitions.close()
 
     def _count(self, log: Log) -> Truth:
         tables, holders = count_exactly(log, gap=self.gap)
@@ -298,18 +299,9 @@ class Runner:
 
     def _read(self, source: Source, engine: Engine, reading: Reading) -> Log:
         reading.check(source)
-        return reading.read(source, engine=engine, urls="url" in source.columns, say=self.say)
-
-
-def split(log: Log, *, fold: int, folds: int) -> tuple[Log, Log]:
-    """Training users and held-out users; a user's fold is a hash of the id, always the same."""
-    parts = TEST_SHARE if folds == 1 else folds
-    head = log.table.user.hexdigest("md5").substr(0, 7)
-    # Seven hexadecimal digits as a number below 2^28.
-    part = (ibis.literal("0x") + head).cast("int64") % parts
-    marked = log.table.mutate(part=part)
-    kept, held = marked.filter(marked.part != fold), marked.filter(marked.part == fold)
-    return log.only(kept.drop("part")), log.only(held.drop("part"))
+        return reading.read(
+            source, engine=engine, urls="url" in source.columns, entropy=key_entropy(), say=self.say
+        )
 
 
 def _ranks(truth: Truth, tables: Tables) -> list[tuple[int, int, bool]]:

@@ -1,210 +1,151 @@
-"""The rows of a source, unchanged, and counts of the records that could not be read.
+"""The rows of a source in typed batches, and counts of the records that could not be read.
 
-Every record is split, decoded and checked on its own (A8). A first SELECT renames the columns that
-are read (c0, c1, ...), so that a source may give its columns any names. Uses DuckDB's SQL, and Ibis
-for typed fields: DuckDB parses times, also on Spark's workers (`spark_rows`), so that all engines
-read the same time from a string.
+Every record is split, decoded and checked on its own (A8). One SELECT of DuckDB turns a relation into
+rows, whether that is a file of columns or a batch of records: all sources and engines read the same time
+from a string. It first renames the columns that are read (c0, c1, ...), so that a source may give its
+columns any names. What it does with a column is decided by the column's declared type, never by rows.
 """
 
 import re
+import string
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from functools import partial
-from typing import Any
 
 import duckdb
-import ibis
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from murmurlog.bundle.progress import measure
-from murmurlog.errors import EngineError, InputError
-from murmurlog.logs.engines.duckdb import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
+from murmurlog.errors import InputError
 from murmurlog.logs.formats import Shape, day_of, field_sql, pieces, time_sql
 from murmurlog.logs.parquet_types import types_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
 from murmurlog.logs.source import Source
+from murmurlog.logs.sql import identifier, literal, quoted
 from murmurlog.logs.times import pattern
 
-USER_NUMBER = "user_number"  # a column of rows: users as whole numbers, if they are
-ROWS_A_BATCH = 20_000
+ROWS_A_BATCH = 200_000  # that are handed on
+ROWS_A_THREAD = 20_000  # of records, which DuckDB reads with several threads
 WHOLE_NUMBERS = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT")
+TEXTS = r"VARCHAR|ENUM\(.*\)"
+NUMBERS = r"U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)"
+MOMENTS = r"TIMESTAMP(?:_S|_MS|_NS| WITH TIME ZONE)?|DATE"
+CLOCKS = r"TIME(?:_NS| WITH TIME ZONE)?"
 MOST_WHOLE = 2**64  # floats below it are written as integers are, if they are whole
-STANDARD = ("user", "time", "query", "url", "rank")
+INCOMING = "incoming"  # the relation that a batch of records is
+
+# A time in text: a Unix time, or ISO 8601 with or without an offset.
+UNIX_TEXT = r"^[0-9]{9,19}(\.[0-9]+)?$"
+WITH_OFFSET = r":[0-9.]+ ?[+-][0-9]{2}(:?[0-9]{2})?$"
+YEARS = ("TIMESTAMP '0001-01-01'", "TIMESTAMP '9999-12-31'")
+# Unix time from the year 1 on; the largest number is one of nanoseconds.
+LEAST_UNIX, MOST_UNIX = "-62135596800", "1e19"
+
+Types = Mapping[str, str]  # of columns, in DuckDB's words
 
 
-def raw_rows(
+def read_batches(
     source: Source,
-    engine: DuckEngine,
-    broken: dict[str, int],
+    *,
+    connection: duckdb.DuckDBPyConnection,
     where: Mapping[str, str],
     keep: Sequence[str],
-    say: Callable[[str], None] = lambda _: None,
-) -> Any:
-    """Every row of the source: user, query, url, time, timed (whether a time was given), rank, then
-    the columns kept as k0, k1 and so on."""
-    name = engine.new_name()
-    try:
-        if source.format in ("parquet", "duckdb"):
-            if source.format == "parquet":  # one file's type must not change another's values
-                types_of(source.files, needed_columns(source, where, keep), source.name)
-            # Columns are cheap to scan again, so they are not copied.
-            relation = _relation(source, engine)
+    urls: bool,
+    broken: dict[str, int],
+    read: Callable[[int], None] = lambda _: None,
+) -> Generator[pa.RecordBatch, None, None]:
+    """Every row of the source that meets `where`, with the columns of `select_sql`.
+
+    Records that cannot be read are counted in `broken` as they pass. `read` is called with the numbers of
+    bytes that were read of files of text.
+    """
+    names = needed_columns(source, where, keep, urls=urls)
+    if source.format in ("parquet", "duckdb"):
+        if source.format == "parquet":  # one file's type must not change another's values
+            types_of(source.files, names, source.name)
+        relation = _relation(source, connection)
+        types = column_types(connection, relation, names)
+        select = select_sql(source, relation, types, where=where, keep=keep, urls=urls)
+        yield from _run(connection, select)
+        return
+    with closing(_stream(source, names, broken, read)) as stream:
+        for batch, day in stream:
+            connection.register(INCOMING, batch)
+            types = _types_from_server(source, connection)
             select = select_sql(
-                source, relation, where, keep, numbered=_numbered(source, relation, engine)
+                source, incoming(source, names), types, where=where, keep=keep, urls=urls, day=day
             )
-            engine.sql(f"CREATE VIEW {name} AS {select}")
-        else:
-            _fill(name, source, engine, broken, where, keep, say)
-    except duckdb.OutOfMemoryException:
-        raise EngineError(OUT_OF_MEMORY) from None
-    except duckdb.Error as error:
-        raise InputError(f"cannot read {source.name}: {_why(error)}") from None
-    raw = engine.backend.table(name)
-    if "fault" in raw.columns:
-        for reason, n in engine.sql(
-            f"SELECT fault, count(*) FROM {name} WHERE fault IS NOT NULL GROUP BY ALL"
-        ).fetchall():
-            broken[reason] = broken.get(reason, 0) + n
-        raw = raw.filter(raw.fault.isnull())
-    return with_types(raw, source)
+            for rows in _run(connection, select):
+                yield _without_faults(rows, broken)
+            connection.unregister(INCOMING)
 
 
-def with_types(raw: Any, source: Source) -> Any:
-    """The rows with typed fields, in the column order that all engines share."""
-    kept = [name for name in raw.columns if re.fullmatch(r"k\d+", name)]
-    number = {name: raw[name] for name in raw.columns if name == USER_NUMBER}
-    return raw.select("user", "query", "url", *kept, **_types(raw, source), **number)
-
-
-def _numbered(source: Source, relation: str, engine: DuckEngine) -> bool:
-    """Whether users are whole numbers: by the column's type, never by its rows."""
-    column = identifier(source.columns["user"])
-    described = engine.sql(f"DESCRIBE SELECT src.{column} FROM {relation} AS src").fetchall()
-    return described[0][1] in WHOLE_NUMBERS and not missing_texts(source, "user")
-
-
-def _types(rows: Any, source: Source) -> dict[str, Any]:
-    """`time` as a timestamp in UTC, `timed`, whether one was given, and `rank` as a number."""
-    time = rows.time
-    if time.type().is_string():
-        time = time.strip().nullif("")
-        if source.missing:
-            time = ibis.ifelse(time.isin(source.missing), ibis.null("string"), time)
-    given = source.time_format if "time" in source.columns else None
-    return {
-        "time": _parsed(time) if given is None else _formatted(time, given, source),
-        "timed": time.notnull(),
-        "rank": rows["rank"].try_cast("int32"),
-    }
-
-
-def _try_strptime(text: Any, time_format: Any) -> Any:
-    """DuckDB's own; null where it cannot read a time. Without %z it is in UTC."""
-
-
-_SIGNATURE = (("string", "string"), "timestamp('UTC', 6)")
-TRY_STRPTIME: Any = ibis.udf.scalar.builtin(
-    _try_strptime, name="try_strptime", signature=_SIGNATURE
-)
-
-
-def _formatted(time: Any, time_format: str, source: Source) -> Any:
-    """A timestamp in UTC of text in the owner's format; null for any other text."""
-    kind = time.type()
-    if kind.is_temporal():
-        raise InputError(
-            f'the column "{source.columns["time"]}" of {source.name} is a time already: leave '
-            "--time-format out"
-        )
-    text = time if kind.is_string() else time.cast("string")
-    matching = ibis.ifelse(text.re_search(pattern(time_format)), text, ibis.null("string"))
-    found = TRY_STRPTIME(matching, ibis.literal(time_format))
-    return _in_years(found.cast("timestamp(6)"))
-
-
-def _parsed(time: Any) -> Any:
-    """A timestamp in UTC: typed columns as they are, text as ISO 8601, numbers as Unix time.
-
-    Null outside the years 1 to 9999, infinity included.
-    """
-    if time.type().is_numeric():
-        return _unix(time.cast("float64"))
-    if time.type().is_timestamp() or time.type().is_date():
-        return _in_years(time.cast("timestamp(6)"))
-    if not time.type().is_string():
-        time = time.cast("string")
-    digits = time.re_search(r"^[0-9]{9,19}(\.[0-9]+)?$")
-    # DuckDB reads an offset only for a type that has a zone, and that takes four times as long.
-    offset = time.re_search(r":[0-9.]+ ?[+-][0-9]{2}(:?[0-9]{2})?$")
-    zoned = time.try_cast("timestamp('UTC', 6)").cast("timestamp(6)")
-    text = ibis.ifelse(offset, zoned, time.try_cast("timestamp(6)"))
-    return ibis.ifelse(digits, _unix(time.try_cast("float64")), _in_years(text))
-
-
-def _in_years(time: Any) -> Any:
-    inside = (time >= ibis.timestamp("0001-01-01")) & (time < ibis.timestamp("9999-12-31"))
-    return ibis.ifelse(inside, time, ibis.null("timestamp(6)"))
-
-
-def _unix(number: Any) -> Any:
-    """Unix seconds, milli-, micro- or nanoseconds, distinguished by size, to the millisecond.
-
-    Null before the year 1 or beyond nanoseconds of 64 bits.
-    """
-    # Tested explicitly: comparisons miss a NaN that the statistics of a Parquet file leave out.
-    inside = ~number.isnan() & (number >= -62_135_596_800) & (number < 1e19)
-    number = ibis.ifelse(inside, number, ibis.null("float64"))
-    milli = ibis.cases(
-        (number < 1e11, number * 1e3),
-        (number < 1e14, number),
-        (number < 1e17, number / 1e3),
-        else_=number / 1e6,
-    )
-    return milli.round().as_timestamp("ms").cast("timestamp(6)")
-
-
-def needed_columns(source: Source, where: Mapping[str, str], keep: Sequence[str]) -> list[str]:
+def needed_columns(
+    source: Source, where: Mapping[str, str], keep: Sequence[str], *, urls: bool
+) -> list[str]:
     """The columns of the source that are read; number i is called c{i} from then on."""
-    return list(dict.fromkeys([*source.columns.values(), *where, *keep]))
+    roles = (name for role, name in source.columns.items() if urls or role not in ("url", "rank"))
+    return list(dict.fromkeys([*roles, *where, *keep]))
+
+
+def column_types(
+    connection: duckdb.DuckDBPyConnection, relation: str, names: Sequence[str]
+) -> Types:
+    """The types that columns of a relation are declared with."""
+    columns = ", ".join(f"src.{identifier(name)}" for name in names)
+    rows = connection.execute(f"DESCRIBE SELECT {columns} FROM {relation} AS src").fetchall()
+    return {name: row[1] for name, row in zip(names, rows, strict=True)}
 
 
 def select_sql(
     source: Source,
     relation: str,
+    types: Types,
+    *,
     where: Mapping[str, str],
     keep: Sequence[str],
+    urls: bool,
     day: str = "",
-    numbered: bool = False,
 ) -> str:
-    """SQL: the rows of a relation that meet `where`; broken rows pass, to be counted later.
+    """SQL: the rows of a relation that meet `where`, and broken ones, to be counted later.
 
-    The relation has the source's own columns, or what `_fill` makes of them. With `numbered`, users are
-    there as whole numbers, too.
+    Columns: user (BIGINT if its column is of whole numbers and no text stands for none), query; with
+    times time (TIMESTAMP in UTC) and bad_time (whether one is stated that cannot be read); with `urls`
+    url and rank (INTEGER); the columns of `keep` as k0, k1, ...; and of records `fault`, null if there is
+    none. The relation has the source's own columns, of these types, or those of a batch of records.
     """
-    names = needed_columns(source, where, keep)
+    names = needed_columns(source, where, keep, urls=urls)
     own = {name: f"c{i}" for i, name in enumerate(names)}
-    columns = [_role(source, role, own, day) for role in STANDARD]
-    columns += [f"{own[name]} AS k{i}" for i, name in enumerate(keep)]
-    passes = "false"
+    rows = f"SELECT {', '.join(_own_columns(source, names, types))} FROM {relation} AS src"
+    roles = ["user", "query", *(("url", "rank") if urls else ())]
+    columns = {role: _role(source, role, own, types) for role in roles}
+    columns |= {f"k{i}": own[name] for i, name in enumerate(keep)}
+    fine = [f"coalesce({own[name]}, '') = {quoted(text)}" for name, text in where.items()]
+    passes = " AND ".join(fine) or "true"
     if source.server or source.keyed:
-        columns.append("fault")
-        passes = "fault IS NOT NULL"
-    tests = [f"coalesce({own[name]}, '') = {quoted(value)}" for name, value in where.items()]
-    fine = " AND ".join(tests) or "true"
-    given = [*_rename(source, names)]
-    if numbered:
-        columns.append(USER_NUMBER)
-        given.append(f"src.{identifier(source.columns['user'])}::BIGINT AS {USER_NUMBER}")
-    renamed = f"(SELECT {', '.join(given)} FROM {relation} AS src)"
-    return f"SELECT {', '.join(columns)} FROM {renamed} WHERE {passes} OR ({fine})"
+        columns["fault"] = "fault"
+        passes = f"fault IS NOT NULL OR ({passes})"
+    if "time" not in source.columns:
+        return f"SELECT {_as(columns)} FROM ({rows}) WHERE {passes}"
+    kind = _kind_of_time(source, types)
+    stated = own[source.columns["time"]] if kind == "text" else "moment"
+    if re.fullmatch(TEXTS, types.get(source.columns["time"], "VARCHAR"), re.DOTALL):
+        stated = _stated_text(source, stated, day)
+    rows = f"SELECT {_as(columns)}, {stated} AS stated FROM ({rows}) WHERE {passes}"
+    rows = f"SELECT *, {_as(_parsed(source, kind))} FROM ({rows})"
+    rows = f"SELECT * EXCLUDE (unix, parsed), {_time()} AS time FROM ({rows})"
+    return f"SELECT * EXCLUDE stated, stated IS NOT NULL AND time IS NULL AS bad_time FROM ({rows})"
 
 
-def _rename(source: Source, names: Sequence[str]) -> Iterator[str]:
-    """The SQL of c0, c1, ... as text, of `moment`, a time with its type, and of `fault`."""
+def _as(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{value} AS {name}" for name, value in columns.items())
+
+
+def _own_columns(source: Source, names: Sequence[str], types: Types) -> Iterator[str]:
+    """The SQL of c0, c1, ... as text; of `moment`, a time with its type; of whole numbers; of `fault`."""
     time = source.columns.get("time")
     if source.server:
         yield from (f"src.c{i}" for i in range(len(names)))
@@ -220,74 +161,168 @@ def _rename(source: Source, names: Sequence[str]) -> Iterator[str]:
         # A collation of a database may treat different texts as equal (COLLATE NOACCENT).
         exact = " COLLATE C" if source.format == "duckdb" else ""
         for i, name in enumerate(names):
-            yield f"{_plain_text(f'src.{identifier(name)}')}{exact} AS c{i}"
+            yield f"{_plain_text(f'src.{identifier(name)}', types[name])}{exact} AS c{i}"
         if time:
             yield f"src.{identifier(time)} AS moment"
+        for role in ("user", "rank"):
+            name = source.columns.get(role, "")
+            if name in names and _is_whole(source, name, types):
+                yield f"src.{identifier(name)} AS whole_{role}"
 
 
-def _plain_text(column: str) -> str:
+def _plain_text(column: str, kind: str) -> str:
     """The SQL of a column's text; whole numbers have their digits, also in a column of floats.
 
     pandas makes floats of integers beside one that is missing.
     """
+    if kind == "VARCHAR":
+        return column
     text = f"{column}::VARCHAR"
+    if kind not in ("FLOAT", "DOUBLE"):
+        return text
     number = f"TRY_CAST({text} AS DOUBLE)"
     whole = f"{number} = trunc({number}) AND abs({number}) < {MOST_WHOLE}"
-    return (
-        f"(CASE WHEN typeof({column}) IN ('FLOAT', 'DOUBLE') AND {whole} "
-        f"THEN {number}::HUGEINT::VARCHAR ELSE {text} END)"
-    )
+    return f"(CASE WHEN {whole} THEN {number}::HUGEINT::VARCHAR ELSE {text} END)"
 
 
-def _role(source: Source, role: str, own: Mapping[str, str], day: str) -> str:
-    """The SQL of one role, as text (a time keeps its type if it has one)."""
-    if role not in source.columns:
-        return f"NULL::{'TIMESTAMP' if role == 'time' else 'VARCHAR'} AS {role}"
-    value = own[source.columns[role]]
-    if role == "time":
-        typed = bool(source.server) or source.format in ("parquet", "duckdb")
-        if typed or source.time_format:
-            value = "moment" if typed else value
-        else:
-            value = time_sql(source.shape, value, day)
-    elif nothing := missing_texts(source, role):
+def _is_whole(source: Source, name: str, types: Types) -> bool:
+    """Whether a column is of whole numbers, none of which stands for no value."""
+    return types.get(name) in WHOLE_NUMBERS and not source.missing and not source.server
+
+
+def _role(source: Source, role: str, own: Mapping[str, str], types: Types) -> str:
+    """The SQL of one role but the time."""
+    name = source.columns.get(role)
+    if name is None:
+        return "NULL::INTEGER" if role == "rank" else "NULL::VARCHAR"
+    value = own[name]
+    if role in ("user", "rank") and _is_whole(source, name, types):
+        value = f"whole_{role}"
+    elif nothing := source.nothing if role in ("url", "rank") else source.missing:
         value = (
             f"CASE WHEN {value} IN ({', '.join(map(quoted, nothing))}) THEN NULL ELSE {value} END"
         )
-    return f"{value} AS {role}"
+    if role == "rank":
+        return f"TRY_CAST({value} AS INTEGER)"
+    return f"{value}::BIGINT" if value == "whole_user" else value
 
 
-def missing_texts(source: Source, role: str) -> tuple[str, ...]:
-    """Texts that stand for no value; of a time, `with_types` knows whether it is text."""
-    return source.nothing if role in ("url", "rank") else source.missing
-
-
-def _fill(
-    name: str,
-    source: Source,
-    engine: DuckEngine,
-    broken: dict[str, int],
-    where: Mapping[str, str],
-    keep: Sequence[str],
-    say: Callable[[str], None],
-) -> None:
-    """Creates a table from a stream of batches."""
-    names, made = needed_columns(source, where, keep), False
-    advance = measure(say, total=_size(source))
-    with closing(_stream(source, names, broken, partial(advance, rows=0))) as stream:
-        for batch, day in stream:
-            engine.backend.con.register("incoming", batch)
-            select = select_sql(source, _incoming(source, names), where, keep, day)
-            engine.sql(
-                f"INSERT INTO {name} {select}" if made else f"CREATE TABLE {name} AS {select}"
+def _kind_of_time(source: Source, types: Types) -> str:
+    """What a time is, by the type of its column: text, number or moment."""
+    kind = types.get(source.columns["time"], "VARCHAR")
+    if source.time_format is not None:
+        if re.fullmatch(f"{MOMENTS}|{CLOCKS}", kind):
+            raise InputError(
+                f'the column "{source.columns["time"]}" of {source.name} is a time already: leave '
+                "--time-format out"
             )
-            engine.backend.con.unregister("incoming")
-            made = True
-            advance(0, rows=batch.num_rows)
+        return "text"
+    if re.fullmatch(NUMBERS, kind):
+        return "number"
+    return "moment" if re.fullmatch(MOMENTS, kind) else "text"
 
 
-def _size(source: Source) -> int | None:
-    """The bytes of the source's files, for the share that was read; None on a server."""
+def _stated_text(source: Source, value: str, day: str) -> str:
+    """The SQL of the text of a time, null if there is none."""
+    if not source.time_format:
+        value = time_sql(source.shape, value, day)
+    text = f"nullif(trim({value}, {quoted(string.whitespace)}), '')"
+    for nothing in source.missing:
+        text = f"nullif({text}, {quoted(nothing)})"
+    return text
+
+
+def _parsed(source: Source, kind: str) -> dict[str, str]:
+    """The SQL of `unix`, a time as a number, and `parsed`, as a timestamp in UTC; one of them is null."""
+    nothing = {"unix": "NULL::DOUBLE", "parsed": "NULL::TIMESTAMP"}
+    if kind == "number":
+        return nothing | {"unix": "stated::DOUBLE"}
+    if kind == "moment":
+        return nothing | {"parsed": "TRY_CAST(stated AS TIMESTAMP)"}
+    if source.time_format is not None:
+        matching = f"CASE WHEN {_matches(pattern(source.time_format))} THEN stated END"
+        parsed = f"try_strptime({matching}, {quoted(source.time_format)})::TIMESTAMP"
+        return nothing | {"parsed": parsed}
+    # DuckDB reads an offset only for a type that has a zone, and that takes four times as long.
+    parsed = (
+        f"CASE WHEN {_matches(UNIX_TEXT)} THEN NULL "
+        f"WHEN {_matches(WITH_OFFSET)} THEN TRY_CAST(stated AS TIMESTAMPTZ)::TIMESTAMP "
+        "ELSE TRY_CAST(stated AS TIMESTAMP) END"
+    )
+    unix = f"CASE WHEN {_matches(UNIX_TEXT)} THEN TRY_CAST(stated AS DOUBLE) END"
+    return {"unix": unix, "parsed": parsed}
+
+
+def _matches(form: str) -> str:
+    return f"regexp_matches(stated, {quoted(form)})"
+
+
+def _time() -> str:
+    """The SQL of a time from `unix` and `parsed`; null outside the years 1 to 9999, infinity included.
+
+    Unix seconds, milli-, micro- and nanoseconds are told apart by their size, and read to the millisecond.
+    """
+    first, end = YEARS
+    milli = (
+        "CASE WHEN unix < 1e11 THEN unix * 1e3 WHEN unix < 1e14 THEN unix "
+        "WHEN unix < 1e17 THEN unix / 1e3 ELSE unix / 1e6 END"
+    )
+    # Tested explicitly: comparisons miss a NaN that the statistics of a Parquet file leave out.
+    inside = f"NOT isnan(unix) AND unix >= {LEAST_UNIX} AND unix < {MOST_UNIX}"
+    return (
+        f"CASE WHEN parsed >= {first} AND parsed < {end} THEN parsed "
+        f"WHEN {inside} THEN epoch_ms(round({milli}, 0)::BIGINT) END"
+    )
+
+
+def incoming(source: Source, names: Sequence[str]) -> str:
+    """The relation that a batch is; of JSON, `found` has the values of a line, if it is JSON."""
+    if not source.keyed:
+        return INCOMING
+    # JSON pointers, because paths have wildcards; only for objects: pointers also index arrays.
+    pointers = ["/" + name.replace("~", "~0").replace("/", "~1") for name in names]
+    values = f"json_extract_string(f0, [{', '.join(map(quoted, pointers))}])"
+    nothing = f"[{', '.join(['NULL::VARCHAR'] * len(names))}]"
+    return (
+        f"(SELECT CASE WHEN NOT json_valid(f0) THEN NULL WHEN starts_with(bare, '{{') THEN {values} "
+        f"ELSE {nothing} END AS found "
+        f"FROM (SELECT f0, trim(f0, ' ' || chr(9) || chr(13)) AS bare FROM {INCOMING}) WHERE bare <> '')"
+    )
+
+
+def _run(connection: duckdb.DuckDBPyConnection, select: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a SELECT as a stream of batches."""
+    yield from connection.execute(select).to_arrow_reader(ROWS_A_BATCH)
+
+
+def _relation(source: Source, connection: duckdb.DuckDBPyConnection) -> str:
+    if source.format == "duckdb":
+        file = quoted(str(source.files[0].resolve()))
+        connection.execute(f"ATTACH {file} AS source (READ_ONLY)")
+        return f"source.main.{identifier(source.table or '')}"
+    files = "[" + ", ".join(map(literal, source.files)) + "]"
+    return f"read_parquet({files}, union_by_name=true, hive_partitioning=false)"
+
+
+def _types_from_server(source: Source, connection: duckdb.DuckDBPyConnection) -> Types:
+    """The type of the time; everything else is text."""
+    if not source.server or "time" not in source.columns:
+        return {}
+    return {source.columns["time"]: column_types(connection, INCOMING, ["time"])["time"]}
+
+
+def _without_faults(rows: pa.RecordBatch, broken: dict[str, int]) -> pa.RecordBatch:
+    """The rows without a fault; the others are counted."""
+    if "fault" not in rows.schema.names:
+        return rows
+    faults = rows["fault"]
+    for count in pc.value_counts(faults.drop_null()).to_pylist():
+        broken[count["values"]] = broken.get(count["values"], 0) + count["counts"]
+    return rows.filter(pc.is_null(faults)).drop_columns(["fault"])
+
+
+def size_of(source: Source) -> int | None:
+    """The bytes of the source's files; None on a server."""
     with suppress(OSError):  # a file that is gone is reported where it is read
         return sum(file.stat().st_size for file in source.files) or None
     return None
@@ -302,33 +337,18 @@ def count_rows(source: Source) -> int | None:
     return None
 
 
-def _incoming(source: Source, names: Sequence[str]) -> str:
-    """The relation that a batch is; of JSON, `found` has the values of a line, if it is JSON."""
-    if not source.keyed:
-        return "incoming"
-    # JSON pointers, because paths have wildcards; only for objects: pointers also index arrays.
-    pointers = ["/" + name.replace("~", "~0").replace("/", "~1") for name in names]
-    values = f"json_extract_string(f0, [{', '.join(map(quoted, pointers))}])"
-    nothing = f"[{', '.join(['NULL::VARCHAR'] * len(names))}]"
-    return (
-        f"(SELECT CASE WHEN NOT json_valid(f0) THEN NULL WHEN starts_with(bare, '{{') THEN {values} "
-        f"ELSE {nothing} END AS found "
-        "FROM (SELECT f0, trim(f0, ' ' || chr(9) || chr(13)) AS bare FROM incoming) WHERE bare <> '')"
-    )
-
-
 def _stream(
     source: Source, names: Sequence[str], broken: dict[str, int], read: Callable[[int], None]
-) -> Generator[tuple[Any, str], None, None]:
-    """Batches of rows, an empty one first, each with the day for times without a date."""
+) -> Generator[tuple[pa.Table, str], None, None]:
+    """Batches of records, each with the day for times without a date."""
     if source.server:
-        yield from ((batch, "") for batch in _from_server(source, source.server, names))
+        for batch in _from_server(source, source.server, names):
+            yield pa.Table.from_batches([batch]), ""
         return
     shape = source.lines
     places = [shape.columns.index(name) for name in names] if shape else [0]
     if shape and shape.name == "sogou":
         places = list(range(shape.most))  # which field is a column depends on their number
-    yield _table(None, places), ""
     for file, compression, encoding in zip(
         source.files, source.compressions, source.encodings, strict=True
     ):
@@ -341,7 +361,8 @@ def _stream(
                 _check_header(records, header, file.name)
                 records, header = records.at(np.arange(len(records)) > 0), None
             rows = _rows(records.at(~records.empty), shape, broken)
-            yield _table(rows, places), day
+            if len(rows):
+                yield _table(rows, places), day
 
 
 def _from_server(source: Source, server: Address, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -370,7 +391,7 @@ def _rows(records: Records, shape: Shape | None, broken: dict[str, int]) -> Reco
     return records.at(kept)
 
 
-def _headers(records: Records, shape: Shape) -> Any:
+def _headers(records: Records, shape: Shape) -> npt.NDArray[np.bool_]:
     """Which records hold the names of the columns, ignoring case."""
     same = records.counts == len(shape.columns)
     for place, name in enumerate(shape.columns):
@@ -382,27 +403,8 @@ def _headers(records: Records, shape: Shape) -> Any:
     return same
 
 
-def _table(records: Records | None, places: Sequence[int]) -> pa.Table:
+def _table(records: Records, places: Sequence[int]) -> pa.Table:
     """Some fields of all records as columns f0, f1, ..., and n, how many fields there are."""
-    found = records or Records(
-        fields=pa.array([], pa.string()), counts=np.zeros(0, np.int64), empty=np.zeros(0, bool)
-    )
-    columns = {f"f{place}": found.column(place) for place in dict.fromkeys(places)}
-    whole = pa.table({**columns, "n": found.counts})
-    return pa.Table.from_batches(whole.to_batches(ROWS_A_BATCH), whole.schema)
-
-
-def _relation(source: Source, engine: DuckEngine) -> str:
-    if source.format == "duckdb":
-        name = engine.new_name()
-        engine.sql(f"ATTACH {quoted(str(source.files[0].resolve()))} AS {name} (READ_ONLY)")
-        return f"{name}.main.{identifier(source.table or '')}"
-    files = "[" + ", ".join(map(literal, source.files)) + "]"
-    return f"read_parquet({files}, union_by_name=true, hive_partitioning=false)"
-
-
-def _why(error: Exception) -> str:
-    """What is wrong, without DuckDB's message, which can quote the log."""
-    line = re.search(r"\bLine: (\d+)", str(error), re.IGNORECASE)
-    where = f"line {line[1]} cannot be parsed" if line else "it could not be read to its end"
-    return f"{where}; it is damaged, or its content does not match its name"
+    columns = {f"f{place}": records.column(place) for place in dict.fromkeys(places)}
+    whole = pa.table({**columns, "n": records.counts})
+    return pa.Table.from_batches(whole.to_batches(ROWS_A_THREAD), whole.schema)

@@ -14,10 +14,10 @@ import numpy as np
 
 from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.progress import measure
-from murmurlog.errors import InputError, UsageError
+from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.columns import short
-from murmurlog.logs.duckdb_rows import count_rows
+from murmurlog.logs.duckdb_rows import count_rows, size_of
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.likely_causes import likely_causes
 from murmurlog.logs.partitions import Partitions
@@ -26,6 +26,11 @@ from murmurlog.logs.screen import Screen
 from murmurlog.logs.source import Source
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
+
+
+# With at most 16 distinct values a row (texts as they are and clean, units, combinations) these are the
+# 2^36 values of `sampler.MOST_VALUES`.
+MOST_ROWS = 1 << 32
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,7 +123,7 @@ def read(
         screen=screen, deny=deny,
     )  # fmt: skip
     text_keys = TextKeys((entropy or SystemEntropy()).stream("keys"))
-    advance = measure(say, total=partial(count_rows, source))
+    advance = measure(say, total=partial(size_of if source.dialect else count_rows, source))
     found = engine.read(
         source, cleaning, where=where or {}, keep=[*kept.values()], unit=unit, text_keys=text_keys,
         say=say, advance=advance,
@@ -127,6 +132,11 @@ def read(
         partitions=found.partitions, source=source, unit=unit, text_keys=text_keys, rows=found.rows,
         broken=_counted(found.broken), screened=_counted(found.screened),
     )  # fmt: skip
+    if log.rows > MOST_ROWS:
+        raise EngineError(
+            f"{source.name} has {log.rows:,} rows, more than the {MOST_ROWS:,} for which the keys of texts "
+            "are proved: release a part of it with --since and --until"
+        )
     if strict and log.broken:
         raise InputError(
             f"{source.name} has {sum(log.broken.values())} broken rows ({_list_reasons(log.broken)}) and "

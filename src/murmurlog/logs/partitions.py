@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,11 +72,12 @@ class SummedShards(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class LocalPartitions(Generic[T]):
+class LocalPartitions(Partitions[T]):
     """Partitions in the memory and the files of a workspace of this process."""
 
     parts: Sequence[Kept[T]]
     workspace: Workspace
+    shards: int = SHARDS  # of sums
 
     @property
     def count(self) -> int:
@@ -84,13 +85,16 @@ class LocalPartitions(Generic[T]):
 
     def derive(self, work: Callable[[T], U]) -> "LocalPartitions[U]":
         kept = self.workspace.map(lambda part: self.workspace.keep(work(part.load())), self.parts)
-        return LocalPartitions(_all_or_none(kept), self.workspace)
+        return LocalPartitions(_all_or_none(kept), self.workspace, self.shards)
 
     def add_up(self, work: Callable[[T], Sums]) -> "LocalShards":
         def shards_of(part: Kept[T]) -> "_Pieces":
-            return _Pieces(self.workspace.keep_all(by_shard(work(part.load()))))
+            sums = work(part.load())
+            rows = np.column_stack([sums.keys, sums.sums.view(np.uint64)])
+            return _Pieces(self.workspace.keep_slices(rows, shard_ends(sums.keys, self.shards)))
 
-        return LocalShards(_all_or_none(self.workspace.map(shards_of, self.parts)), self.workspace)
+        pieces = _all_or_none(self.workspace.map(shards_of, self.parts))
+        return LocalShards(pieces, self.workspace, self.shards)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
         return self.workspace.map(lambda part: work(part.load()), self.parts)
@@ -107,7 +111,7 @@ class LocalPartitions(Generic[T]):
 class _Pieces:
     """The sums of one partition, a piece for each shard."""
 
-    kept: Sequence[Kept[Sums]]
+    kept: Sequence[Kept[npt.NDArray[np.uint64]]]  # the words of keys, then the sums
 
     def close(self) -> None:
         for piece in self.kept:
@@ -120,12 +124,15 @@ class LocalShards:
 
     partitions: Sequence[_Pieces]
     workspace: Workspace
+    shards: int
 
     def __iter__(self) -> Iterator[Sums]:
         def merge(shard: int) -> Sums:
-            return merge_sums([pieces.kept[shard].load() for pieces in self.partitions])
+            rows = np.concatenate([pieces.kept[shard].load() for pieces in self.partitions])
+            sums = rows[:, 2:].view(np.int64)
+            return sum_by_key(rows[:, :2], sums[:, 0] if sums.shape[1] == 1 else sums)
 
-        return self.workspace.map(merge, range(SHARDS))
+        return self.workspace.map(merge, range(self.shards))
 
     def close(self) -> None:
         for pieces in self.partitions:
@@ -138,27 +145,15 @@ def sum_by_key(keys: Keys, values: Integers) -> Sums:
         return Sums(NO_KEYS, values[:0].astype(np.int64))
     order = order_of_keys(keys)
     keys = keys[order]
+    values = values[order]
     starts = np.flatnonzero(starts_of_runs(keys))
-    return Sums(keys[starts], np.add.reduceat(values[order], starts, axis=0))
+    return Sums(keys[starts], np.add.reduceat(values, starts, axis=0))
 
 
-def merge_sums(pieces: Sequence[Sums]) -> Sums:
-    """The sums of several pieces."""
-    return sum_by_key(
-        np.concatenate([piece.keys for piece in pieces]),
-        np.concatenate([piece.sums for piece in pieces]),
-    )
-
-
-def by_shard(sums: Sums) -> list[Sums]:
-    """The sums of each shard: a range of keys, so that they stay in order."""
-    words = np.ascontiguousarray(sums.keys[:, 0])
-    bounds = np.arange(1, SHARDS, dtype=np.uint64) * np.uint64((1 << 64) // SHARDS)
-    ends = [0, *np.searchsorted(words, bounds).tolist(), len(words)]
-    return [
-        Sums(sums.keys[start:end], sums.sums[start:end])
-        for start, end in zip(ends, ends[1:], strict=False)
-    ]
+def shard_ends(keys: Keys, shards: int = SHARDS) -> list[int]:
+    """Where the keys of each shard end, a range of first words; keys are in order. 0 comes first."""
+    bounds = np.array([(n << 64) // shards for n in range(1, shards)], np.uint64)
+    return [0, *np.searchsorted(np.ascontiguousarray(keys[:, 0]), bounds).tolist(), len(keys)]
 
 
 class _Closing(Protocol):

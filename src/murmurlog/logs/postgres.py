@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pyarrow as pa
 
 from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
-from murmurlog.logs.engines.duckdb import identifier
+from murmurlog.logs.sql import identifier
 
 FORM = "postgresql://user@host:port/database::table, or ::SELECT ... for a query"
 SETTINGS = (

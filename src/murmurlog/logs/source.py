@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.columns import NONE, REQUIRED, ROLES, check_given, known_as, roles_of, short
 from murmurlog.logs.encodings import COMMON
-from murmurlog.logs.engines.duckdb import identifier
+from murmurlog.logs.sql import identifier
 from murmurlog.logs.formats import (
     DIALECTS,
     SHAPES,

@@ -17,14 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.errors import InputError
+from murmurlog.errors import EngineError
 from murmurlog.logs.workspace import Resident
 from murmurlog.privacy.sampler import Entropy, Keys, SystemEntropy, mix
 
 LANES = 4
-TEXTS_AT_ONCE = 100_000  # what is known of them stays in the CPU's cache
-MOST_VALUES = 1 << 40  # a public bound on the distinct values that a release hashes
-TOO_LONG = "the source has a text, or a session, that is longer than the workers have keys for"
+TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
+MOST_PARTS = 8  # of a combination, where numbers are drawn ahead
+NOT_DRAWN = "a text or a list is longer than the workers have numbers for"
 NO_KEYS: Keys = np.zeros((0, 2), np.uint64)
 
 _HALF = np.uint64(32)
@@ -39,13 +39,20 @@ class TextKeys(Resident):
 
     def __init__(self, entropy: Entropy | None = None) -> None:
         entropy = SystemEntropy() if entropy is None else entropy
-        self._texts, self._items = _Numbers(entropy.stream("texts")), _Numbers(entropy.stream("items"))
+        # Lanes of their own, because what they hash are keys under the numbers of the others.
+        self._texts, self._items, self._lists = (
+            _Numbers(entropy.stream(name)) for name in ("texts", "items", "lists")
+        )
         self._number = np.frombuffer(entropy.stream("numbers").bytes(8), np.uint64)[0]
 
-    def draw_ahead(self, longest: int) -> None:
-        """Draws the numbers for texts of so many bytes. A copy in another process draws none of its own."""
-        for numbers in (self._texts, self._items):
-            numbers.first(-(-longest // 4) + 2)
+    def draw_ahead(self, *, longest: int, members: int) -> None:
+        """Draws the numbers for texts of so many bytes and lists of so many members.
+
+        A copy in another process has these and draws none of its own.
+        """
+        self._texts.first(-(-longest // 4) + 2)
+        self._items.first(1 + 5 * MOST_PARTS)
+        self._lists.first(2 + 4 * members)
 
     def texts(self, texts: pa.Array) -> Keys:
         """The key of each text; that of a null is 0."""
@@ -64,19 +71,16 @@ class TextKeys(Resident):
         keys[:, 0] = mix(numbers.astype(np.int64).view(np.uint64) ^ self._number)
         return keys
 
-    def combine(self, parts: Sequence[Keys], present: Sequence[Any] | None = None) -> Keys:
-        """The keys of combinations of values, from the keys of their parts; a part can be missing."""
-        if len(parts) == 1 and present is None:
+    def combine(self, parts: Sequence[Keys]) -> Keys:
+        """The keys of combinations of values, from the keys of their parts."""
+        if len(parts) == 1:
             return parts[0]
-        count = len(parts[0])
         numbers = self._items.first(1 + 5 * len(parts))
-        sums = np.empty((LANES, count), np.uint64)
+        sums = np.empty((LANES, len(parts[0])), np.uint64)
         sums[:] = numbers[0][:, None]
         for place, part in enumerate(parts):
             own = numbers[1 + 5 * place :]
-            there = None if present is None else present[place]
-            for lane in range(LANES):
-                sums[lane] += own[0, lane] if there is None else own[0, lane] * there
+            sums += own[0][:, None]  # a part that is missing would not have this word
             for word, values in enumerate(_halves(part), start=1):
                 for lane in range(LANES):
                     sums[lane] += own[word, lane] * values
@@ -89,7 +93,7 @@ class TextKeys(Resident):
         for size in np.unique(length):
             chosen = np.flatnonzero(length == size)
             at = first[chosen][:, None] + np.arange(size)
-            numbers = self._items.first(2 + 4 * int(size))
+            numbers = self._lists.first(2 + 4 * int(size))
             sums = np.empty((LANES, len(chosen)), np.uint64)
             sums[:] = (numbers[0] + numbers[1] * np.uint64(size))[:, None]
             for place in range(int(size)):
@@ -97,8 +101,7 @@ class TextKeys(Resident):
                     for lane in range(LANES):
                         sums[lane] += numbers[2 + 4 * place + word, lane] * values
             keys[chosen] = _pack(sums)
-        # A list among other columns, and alone: as a combination of one part.
-        return self.combine([keys], [np.ones(len(keys), np.uint64)])
+        return keys
 
     def columns(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
         """The keys of the rows of a table's key columns; these are texts, or one column of lists."""
@@ -124,13 +127,15 @@ class TextKeys(Resident):
         if texts.null_count:  # a slot of a null may hold bytes
             length = np.where(texts.is_null().to_numpy(zero_copy_only=False), 0, length)
         # Longest first: the texts that still have a word at a step are a prefix.
-        order = np.argsort(length, kind="stable")[::-1]
+        short = length.astype(np.uint16) if length.max(initial=0) < 1 << 16 else length
+        order = np.argsort(short, kind="stable")[::-1]  # of 16 bits it is counted, not compared
         length, at = length[order], (ends[:-1] - start)[order]
         steps = -(-int(length[0]) // 4) if len(length) else 0
         numbers = self._texts.first(steps + 2)
         sums = np.empty((LANES, len(length)), np.uint64)
         for lane in range(LANES):
             sums[lane] = numbers[0, lane] + numbers[1, lane] * length.astype(np.uint64)
+        products = np.empty(len(length), np.uint64)
         for step in range(steps):
             count = int(np.searchsorted(-length, -4 * step))  # texts that have bytes at this step
             word = words[at[:count] + 4 * step].astype(np.uint64)
@@ -139,7 +144,8 @@ class TextKeys(Resident):
                 bits = np.uint64(8) * (length[whole:] - 4 * step)[: count - whole].astype(np.uint64)
                 word[whole:] &= (np.uint64(1) << bits) - np.uint64(1)
             for lane in range(LANES):
-                sums[lane, :count] += numbers[step + 2, lane] * word
+                np.multiply(word, numbers[step + 2, lane], out=products[:count])
+                sums[lane, :count] += products[:count]
         keys = np.empty((len(length), 2), np.uint64)
         keys[order] = _pack(sums)
         return keys
@@ -158,7 +164,7 @@ class _Numbers:
         with self._lock:
             if missing := max(0, rows - len(self._drawn)):
                 if self._entropy is None:  # other numbers would give a text another key than elsewhere
-                    raise InputError(TOO_LONG)
+                    raise EngineError(NOT_DRAWN)
                 fresh = np.frombuffer(self._entropy.bytes(8 * LANES * missing), np.uint64)
                 self._drawn = np.concatenate([self._drawn, fresh.reshape(missing, LANES)])
             return self._drawn
@@ -200,13 +206,30 @@ def starts_of_runs(keys: Keys) -> npt.NDArray[np.bool_]:
     return new
 
 
-def number_keys(keys: Keys) -> tuple[Integers, Integers]:
-    """The place of each key among the distinct ones, which ascend; and a row that has each of them."""
-    order = order_of_keys(keys)
+def group_keys(keys: Keys) -> tuple[Integers, Integers]:
+    """A code for each distinct key, in no particular order; and a row that has each of them."""
+    words = pa.array(np.ascontiguousarray(keys[:, 0])).dictionary_encode()
+    codes = words.indices.to_numpy()
+    rows = np.empty(len(words.dictionary), np.int64)
+    rows[codes] = np.arange(len(codes))
+    check = np.ascontiguousarray(keys[:, 1])
+    if np.array_equal(check[rows][codes], check):
+        return codes, rows
+    # Keys with one first word and other checks, which hardly ever are there.
+    order = np.lexsort((check, keys[:, 0]))
     new = starts_of_runs(keys[order])
     codes = np.empty(len(keys), np.int32)
     codes[order] = np.cumsum(new, dtype=np.int32) - np.int32(1)
     return codes, order[new]
+
+
+def number_keys(keys: Keys) -> tuple[Integers, Integers]:
+    """The place of each key among the distinct ones, which ascend; and a row that has each of them."""
+    codes, rows = group_keys(keys)
+    order = order_of_keys(keys[rows])
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return place[codes], rows[order]
 
 
 def distinct_keys(keys: Keys) -> Keys:
@@ -215,10 +238,17 @@ def distinct_keys(keys: Keys) -> Keys:
     return keys[starts_of_runs(keys)]
 
 
-def places_of(keys: Keys, listed: Keys) -> Integers:
-    """The place of each key in a list of distinct, ascending keys; -1 where it is not listed."""
+def places_of(keys: Keys, listed: Keys, *, ascending: bool = False) -> Integers:
+    """The place of each key in a list of distinct, ascending keys; -1 where it is not listed.
+
+    `ascending` says that the keys, too, are distinct and in order: of two lists the longer is then searched.
+    """
     places = np.full(len(keys), -1, np.int64)
     if not len(listed) or not len(keys):
+        return places
+    if ascending and 4 * len(listed) < len(keys):
+        back = places_of(listed, keys)
+        places[back[back >= 0]] = np.flatnonzero(back >= 0)
         return places
     words = np.ascontiguousarray(listed[:, 0])
     at = np.searchsorted(words, np.ascontiguousarray(keys[:, 0]))

@@ -6,6 +6,7 @@ which are deleted with the value, at the latest with the workspace. Whether a va
 changes what it is. Knows nothing about logs.
 """
 
+import mmap
 import os
 import pickle
 import tempfile
@@ -16,16 +17,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
-from typing import Any, Generic, TypeVar
-from weakref import WeakValueDictionary
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from murmurlog.bundle.scratch import scratch
 from murmurlog.errors import EngineError
 
+Array = npt.NDArray[Any]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -44,13 +46,19 @@ class Kept(Generic[T]):
     value: T | None
     file: "_File | None" = None
     start: int = 0
+    rows: tuple[Any, tuple[int, ...]] | None = None  # of rows of an array: their type and shape
 
-    def load(self) -> T:
-        """The value; from a file a new copy."""
+    def load(self, *, mapped: bool = False) -> T:
+        """The value; from a file a new copy, or, if mapped, one whose arrays stay in the file."""
         if self.file is None:
             assert self.value is not None
             return self.value
-        return self.workspace.read(self.file.path, self.start)  # type: ignore[no-any-return]
+        if self.rows is None:
+            return self.workspace.read(self.file.path, mapped=mapped)  # type: ignore[no-any-return]
+        kind, shape = self.rows
+        count = int(np.prod(shape))
+        rows = np.fromfile(self.file.path, kind, count, offset=self.start)
+        return rows.reshape(shape)  # type: ignore[return-value]
 
     def close(self) -> None:
         """Forgets the value, and its file with the last value in it."""
@@ -72,7 +80,7 @@ class Workspace:
         self._folder, self._names = folder, count()
         self.lock, self._used = threading.Lock(), 0
         self.memory, self.threads = memory, threads
-        self._residents = WeakValueDictionary[int, Resident]()
+        self._residents = dict[int, Resident]()  # held here: values in files only name them
 
     @property
     def room(self) -> int:
@@ -86,29 +94,38 @@ class Workspace:
             return self._folder()
 
     def keep(self, value: T) -> Kept[T]:
-        """The value where there is room for it."""
-        (kept,) = self.keep_all([value])
-        return kept
+        """The value, in memory or in a file of its own."""
+        head, buffers = self._pickled(value)
+        sizes = np.array([len(head), *(buffer.nbytes for buffer in buffers)], np.int64)
+        size = int(sizes.sum())
+        if self._take(size):
+            return Kept(workspace=self, size=size, value=value)
+        file = _File(self._new_file(), 1)
+        with self._writing(file.path) as out:
+            out.write(np.int64(len(sizes)).tobytes() + sizes.tobytes() + head)
+            for buffer in buffers:
+                out.write(buffer)
+        return Kept(workspace=self, size=size, value=None, file=file)
 
-    def keep_all(self, values: Sequence[T]) -> list[Kept[T]]:
-        """The values together: all in memory, or in one file."""
-        pickled = [self._pickled(value) for value in values]
-        sizes = [len(head) + sum(buffer.nbytes for buffer in buffers) for head, buffers in pickled]
-        if self._take(sum(sizes)):
+    def keep_slices(self, rows: Array, ends: Sequence[int]) -> "list[Kept[Array]]":
+        """Runs of the rows of an array, each from one end to the next: all in memory, or in one file."""
+        bounds = list(pairwise(ends))
+        if self._take(rows.nbytes):
             return [
-                Kept(workspace=self, size=size, value=value)
-                for size, value in zip(sizes, values, strict=True)
+                Kept(workspace=self, size=rows[start:end].nbytes, value=rows[start:end])
+                for start, end in bounds
             ]
-        file = _File(self.folder / f"{next(self._names)}.values", len(values))
-        try:
-            starts = _write(file.path, pickled)
-        except OSError as error:
-            file.path.unlink(missing_ok=True)
-            raise EngineError(DISK_FULL) from error
+        file = _File(self._new_file(), len(bounds))
+        width = rows.nbytes // max(len(rows), 1)
+        with self._writing(file.path) as out:
+            out.write(np.ascontiguousarray(rows).data)
         return [
-            Kept(workspace=self, size=size, value=None, file=file, start=start)
-            for size, start in zip(sizes, starts, strict=True)
-        ]
+            Kept(
+                workspace=self, size=(end - start) * width, value=None, file=file,
+                start=start * width, rows=(rows.dtype, (end - start, *rows.shape[1:])),
+            )
+            for start, end in bounds
+        ]  # fmt: skip
 
     def _pickled(self, value: Any) -> tuple[bytes, list[memoryview]]:
         """A value without its arrays, and the bytes of these, which are not copied."""
@@ -124,17 +141,34 @@ class Workspace:
         self._residents[id(value)] = value
         return id(value)
 
-    def read(self, path: Path, start: int) -> Any:
-        """The value that begins at a place of a file."""
+    def read(self, path: Path, *, mapped: bool = False) -> Any:
+        """The value in a file; if mapped, its arrays stay there."""
         with open(path, "rb") as source:
-            source.seek(start)
             (many,) = np.fromfile(source, np.int64, 1)
             sizes = np.fromfile(source, np.int64, many)
             head = source.read(int(sizes[0]))
-            buffers = [np.fromfile(source, np.uint8, size) for size in sizes[1:]]
+            if mapped:
+                ends = source.tell() + np.append(0, np.cumsum(sizes[1:]))
+                whole = memoryview(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ))
+                buffers: list[Any] = [whole[a:b] for a, b in pairwise(ends.tolist())]
+            else:
+                buffers = [np.fromfile(source, np.uint8, size) for size in sizes[1:]]
         unpickler = pickle.Unpickler(BytesIO(head), buffers=buffers)
         unpickler.persistent_load = self._residents.__getitem__
         return unpickler.load()
+
+    def _new_file(self) -> Path:
+        return self.folder / f"{next(self._names)}.values"
+
+    @contextmanager
+    def _writing(self, path: Path) -> "Iterator[BinaryIO]":
+        """A new file that only this user can read, which is gone if it cannot be written."""
+        try:
+            with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
+                yield out
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise EngineError(DISK_FULL) from error
 
     def _take(self, size: int) -> bool:
         with self.lock:
@@ -216,16 +250,3 @@ class _File:
             if self.values == 0:
                 with suppress(OSError):
                     self.path.unlink(missing_ok=True)
-
-
-def _write(path: Path, pickled: Sequence[tuple[bytes, list[memoryview]]]) -> list[int]:
-    """Writes values one after the other; returns where each begins."""
-    starts = []
-    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
-        for head, buffers in pickled:
-            starts.append(out.tell())
-            sizes = np.array([len(head), *(buffer.nbytes for buffer in buffers)], np.int64)
-            out.write(np.int64(len(sizes)).tobytes() + sizes.tobytes() + head)
-            for buffer in buffers:
-                out.write(buffer)
-    return starts

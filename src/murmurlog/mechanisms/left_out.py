@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.schema import KEYS, LEFT_OUT_MARGIN, count_of, schema, with_notes
-from murmurlog.counting.public_sets.labels import LENGTHS, Lengths
+from murmurlog.counting.public_sets.labels import LENGTHS
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
@@ -134,35 +135,26 @@ class LeftOut(Mechanism):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> dict[tuple[str, str, str], int]:
         """The exact number in each bin, of a unit's first d searches."""
-        import ibis
+        from murmurlog.counting.bound import Bound
+        from murmurlog.counting.searches import (
+            count_queries,
+            count_rows,
+            first_searches,
+            sum_queries,
+        )
+        from murmurlog.logs.text_keys import distinct_keys
 
-        rows = view.searches(log)
-        # Rows that tie are equal in all that is counted, so this is a total order (A7).
-        order = [ibis._.time, ibis._.query, ibis._.url]
-        place = ibis.row_number().over(ibis.window(group_by="unit", order_by=order))
-        first = rows.mutate(place=place).filter(ibis._.place < self.d)
-        known = log.engine.keep(view.published["query"].select(["query"]))
-        known = known.distinct().mutate(here=True)
-        both = first.left_join(known, "query").drop("query_right")
-        both = log.engine.materialise(Lengths().label(both, log.engine))
-        kept = both.here.fill_null(False)
-        clicked = ibis.ifelse(both.url.notnull(), "yes", "no")
-        what = ibis.ifelse(kept, HERE, GONE)
-        seen = both.select("unit", "query", "label", what=what, clicked=clicked)
-        counted = seen.group_by(["what", "label", "clicked"]).aggregate(n=seen.count())
-        # A query counts once, as clicked if any of the searches kept here was.
-        gone = seen.filter(seen.what == GONE).group_by(["query", "label"])
-        alone = gone.aggregate(clicked=ibis._.clicked.max())
-        queries = alone.group_by(["label", "clicked"]).aggregate(n=alone.count())
-        found = {
-            (row["what"], row["label"], row["clicked"]): row["n"]
-            for row in counted.to_pyarrow().to_pylist()
-        }
-        found |= {
-            (QUERIES, row["label"], row["clicked"]): row["n"]
-            for row in queries.to_pyarrow().to_pylist()
-        }
-        return found
+        published = log.text_keys.columns([view.published["query"]["query"]])
+        known = log.partitions.share(distinct_keys(published))
+        bound = Bound(per_unit=self.d, count="rows")
+        searches = log.partitions.derive(partial(first_searches, bound=bound, known=known))
+        shards = searches.add_up(sum_queries)
+        rows = np.sum([*searches.results(count_rows)], axis=0)
+        queries = np.sum([count_queries(shard) for shard in shards], axis=0)
+        shards.close()
+        searches.close()
+        counts = [*rows.tolist(), *queries.tolist()]
+        return {key: number for key, number in zip(BINS, counts, strict=True) if number}
 
     def release(self, gathered: dict[tuple[str, str, str], int], *, entropy: Entropy) -> pa.Table:
         """(what, words, clicked, rows, ...) of every bin there is, also empty ones."""

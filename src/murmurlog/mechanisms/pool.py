@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.bundle.options import Option
-from murmurlog.bundle.schema import KEYS, in_order, keys_of, keys_schema, with_notes
+from murmurlog.bundle.schema import KEYS, in_order, keys_of, with_notes
 from murmurlog.counting.public_sets.sets import Domain, least_threshold, unheld
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
@@ -33,6 +33,7 @@ from murmurlog.mechanisms.protocol import (
     check_noise_kind,
     fault_of_counts,
     least_count,
+    tally_view,
     with_counts,
 )
 from murmurlog.mechanisms.public_pools import (
@@ -57,6 +58,7 @@ from murmurlog.privacy.selection_bias import Selection
 if TYPE_CHECKING:
     from murmurlog.counting.tally import Tally
     from murmurlog.logs.log import Log
+    from murmurlog.logs.text_keys import TextKeys
 
 
 FAKES_BELIEVED = 0.05  # expected rows that nobody holds among those called reliable
@@ -66,20 +68,39 @@ TABLES = ("keyword", "query", "pair", "click")
 Noisy = tuple[pa.Table, npt.NDArray[np.int64]]  # keys, and a noisy count for each
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class OnDomain:
     """The tally of a public set of keys."""
 
     domain: Domain
     inside: Tally  # keys of the set that somebody holds
+    text_keys: TextKeys
 
     def __post_init__(self) -> None:
-        names, engine = self.domain.names, self.inside.engine
+        names = self.domain.names
         if set(self.inside.keys) != set(names):
             raise Refused(f"the pool has keys {', '.join(names)}, the tally other ones")
+
+    @classmethod
+    def of(cls, log: Log, domain: Domain, inside: Tally) -> Self:
+        """The set and its tally, which must hold no other key."""
+        made = cls(domain=domain, inside=inside, text_keys=log.text_keys)
         # A key outside the set that is noised as if inside, or a key drawn twice, would be recognisable.
-        if _rows(self.domain.restrict(self.inside.table, engine)) < _rows(self.inside.table):
+        if not all(part.all() for part in inside.bounded.results(domain.inside(log))):
             raise Refused("the tally holds keys that are not in the public pool")
+        return made
+
+
+def tally_inside(
+    log: Log, view: View, domain: Domain, *, per_user: int, entropy: Entropy
+) -> OnDomain:
+    """The tally of at most so many keys of the set a unit; what is outside is dropped first."""
+    if keys_of(view.kind, view.by) != domain.names:
+        raise UsageError("--by and public keys do not go together: these have no such column")
+    only = domain.inside(log)
+    return OnDomain.of(
+        log, domain, tally_view(log, view, per_user=per_user, entropy=entropy, only=only)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,14 +167,8 @@ class Pool(Pure):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
         """The tally of at most d keys of the pool a unit; what is outside is dropped first."""
-        from murmurlog.counting.bound import bound
-        from murmurlog.counting.tally import tally
-
         domain = _domain(view, self.N)
-        held = view.items(log)
-        held = held.with_table(domain.restrict(held.table, held.engine))
-        kept = bound(held, per_user=self.d, way=view.way, entropy=entropy)
-        return OnDomain(domain=domain, inside=tally(kept))
+        return tally_inside(log, view, domain, per_user=self.d, entropy=entropy)
 
     def release(self, gathered: OnDomain, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of the published keys, in public order."""
@@ -233,42 +248,37 @@ def _pool_of(table: str, options: Mapping[str, Any]) -> PublicPool:
 def _domain(view: View, N: int) -> Domain:
     """The view's pool, which must be the one that the mechanism is proved for."""
     domain = _pool_of(view.kind, view.options).keys
-    if keys_of(view.kind, view.by) != domain.names:
-        raise UsageError("--by and --pool do not go together: a pool has no such column")
     if domain.size != N:
         raise UsageError(f"pool was planned for a pool of N={N} keys; it has {domain.size}")
     return domain
 
 
-def _noised(tally: Tally, *, scale: float, T: int, entropy: Entropy) -> Noisy:
-    """The keys that somebody holds and that pass, each by one draw."""
-    kept, noisy, stream = [], [], entropy.stream("select")
-    for batch in tally.batches():  # key columns, users
-        users = batch.column("users").to_numpy(zero_copy_only=False)
-        shown = users + draw(
-            noise="geometric", scale=scale, count=len(users), entropy=stream,
-            keys=tally.item_keys(batch, stream),
-        )  # fmt: skip
-        passed = shown >= T
-        kept.append(batch.select(list(tally.keys)).filter(pa.array(passed)))
-        noisy.append(shown[passed])
-    values = np.concatenate(noisy) if noisy else np.zeros(0, np.int64)
-    return pa.Table.from_batches(kept, keys_schema(tally.keys)), values
-
-
 def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) -> Noisy:
     """The keys of the pool that pass, with the same law as one draw for every key."""
-    held, domain = gathered.inside, gathered.domain
-    # 1. Keys that somebody holds: a draw each.
-    keys, values = _noised(held, scale=scale, T=T, entropy=entropy)
+    from murmurlog.logs.text_keys import NO_KEYS
+
+    tally, domain, stream = gathered.inside, gathered.domain, entropy.stream("select")
+    held, kept, noisy = [NO_KEYS], [NO_KEYS], [np.zeros(0, np.int64)]
+    for shard in tally:
+        # 1. Keys that somebody holds: a draw each.
+        shown = shard.sums + draw(
+            noise="geometric", scale=scale, count=len(shard.sums), entropy=stream, keys=shard.keys
+        )
+        held.append(shard.keys)
+        kept.append(shard.keys[shown >= T])
+        noisy.append(shown[shown >= T])
     # 2. The others: how many pass, which, and what they show, given that they pass.
-    count = domain.size - _rows(held.table)
+    somebody = np.concatenate(held)
+    count = domain.size - len(somebody)
     many = passers(scale=scale, T=T, count=count, entropy=entropy.stream("fakes"))
-    choice = entropy.stream("choose fakes")
-    chosen = unheld(domain, count=many, held=held.table, engine=held.engine, entropy=choice)
-    shown = tails(scale=scale, T=T, count=many, entropy=entropy.stream("counts of fakes"))
-    both = [keys, chosen.select(list(held.keys)).cast(keys.schema)]
-    return pa.concat_tables(both), np.concatenate([values, shown])
+    chosen = unheld(
+        domain, count=many, held=somebody, text_keys=gathered.text_keys,
+        entropy=entropy.stream("choose fakes"),
+    )  # fmt: skip
+    noisy.append(tails(scale=scale, T=T, count=many, entropy=entropy.stream("counts of fakes")))
+    keys = tally.table(np.concatenate(kept))
+    both = pa.concat_tables([keys, chosen.select(list(tally.keys)).cast(keys.schema)])
+    return both, np.concatenate(noisy)
 
 
 def _published(noisy: Noisy, selection: Selection, *, pool: int) -> pa.Table:
@@ -285,7 +295,3 @@ def _published(noisy: Noisy, selection: Selection, *, pool: int) -> pa.Table:
     reliable = 4 * stderr <= estimates.users
     published: pa.Table = with_counts(table, estimates.users, stderr=stderr, reliable=reliable)
     return published
-
-
-def _rows(table: Any) -> int:
-    return int(table.count().to_pyarrow().as_py())

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
 from murmurlog.bundle.options import Option
 from murmurlog.bundle.progress import measure
-from murmurlog.bundle.schema import in_order
+from murmurlog.bundle.schema import in_order, keys_of
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import number, whole
 from murmurlog.mechanisms.protocol import ITEMS, Mechanism, View, below_sampler, check_noise_kind
@@ -34,11 +35,11 @@ from murmurlog.privacy import (
     mu_of,
 )
 from murmurlog.privacy.rounds import MOST_ITEMS, check_count_share
-from murmurlog.privacy.sampler import Entropy, sampler_delta
+from murmurlog.privacy.sampler import Entropy, Keys, sampler_delta
 
 if TYPE_CHECKING:
     from murmurlog.logs.log import Log
-    from murmurlog.mechanisms.rounds.weights import Held
+    from murmurlog.mechanisms.rounds.select import Candidates
 
 L_S, L_Q = 10, 4
 KEY_SHARES = tuple(n / 20 for n in range(1, 20))  # of delta for new keys; the rest is for the noise
@@ -214,37 +215,47 @@ class SessionTree(Mechanism):
     def _sampler_cost(self, epsilon: float) -> float:
         return sampler_delta(scale=float(self.parameters()["scale"]), epsilon=epsilon)
 
-    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Candidates:
         """Every subsequence of each unit's cut sessions, fixed here once for all levels."""
-        from murmurlog.mechanisms.rounds.weights import numbered
+        from murmurlog.counting.bound import find_and_bound
+        from murmurlog.counting.subsequences import of_length
+        from murmurlog.mechanisms.rounds.select import Candidates, pairs_in_bounded, weigh_first
 
-        mined = self.cut.held(log, view, entropy)
-        # Subsequences exist only as they were cut, so that the log has at least as many.
-        items = view.items(log, longest=self.l_q).with_table(mined.table)
-        return replace(numbered(mined, items), in_log=False, say=view.say)
+        find, bound, mine = self.cut.steps(log, view, entropy=entropy)
+        mined = log.partitions.derive(partial(find_and_bound, find=find, bound=bound, then=mine))
+        pairs = mined.derive(partial(of_length, length=2))
+        return Candidates(
+            bounded=pairs, first=pairs.add_up(weigh_first),
+            # Subsequences exist only as they were cut, so that the log has at least as many.
+            counted=mined, pairs=pairs_in_bounded, in_log=False,
+            kind=view.kind, keys=keys_of(view.kind), unit=view.unit, per_user=self.cut.d,
+            text_keys=log.text_keys, say=view.say,
+        )  # fmt: skip
 
-    def release(self, held: Held, *, entropy: Entropy) -> pa.Table:
+    def release(self, candidates: Candidates, *, entropy: Entropy) -> pa.Table:
         """(queries and, if there are counts, users, users_stderr, reliable) of what is published."""
-        if held.per_user > self.cut.d:
+        if candidates.per_user > self.cut.d:
             raise Refused(
-                f"the sessions have up to {held.per_user} subsequences a {held.unit}, the mechanism is "
-                f"proved for {self.cut.d}: cut them to {self.cut}"
+                f"the sessions have up to {candidates.per_user} subsequences a {candidates.unit}, the "
+                f"mechanism is proved for {self.cut.d}: cut them to {self.cut}"
             )
-        advance = measure(held.say, total=self.levels, unit="lengths")
-        found: list[pa.Table] = []
+        advance = measure(candidates.say, total=self.levels, unit="lengths")
+        level, published = replace(candidates, say=lambda _: None), list[pa.Table]()
         for length in range(2, self.l_q + 1):
-            # 1. What this level is about: by the texts of the items and by what is public.
-            level = candidates(held, length, found[-1] if found else None)
-            # 2. The rounds of this level, with fresh noise.
-            chosen = self.selection.select(
-                replace(level, say=lambda _: None), entropy=entropy.stream("length", length)
-            )
-            found.append(self.selection.keys_of(level, chosen))
+            # 1. The rounds of this level, with fresh noise.
+            selected = self.selection.select(level, entropy=entropy.stream("length", length))
+            published.append(level.table(selected.keys))
+            if length > 2:
+                level.first.close()
+                level.bounded.close()
             advance()
-            if not len(chosen):
+            if length == self.l_q or not len(selected.keys):
                 break
+            # 2. What the next level is about: by the keys of the items and by what is public.
+            level = next_level(level, length + 1, selected.keys)
         # 3. Counts of all published sessions, in public order.
-        return self.selection.count(held, in_order(pa.concat_tables(found)), entropy=entropy)
+        keys = in_order(pa.concat_tables(published))
+        return self.selection.count(candidates, keys, entropy=entropy)
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """A list that no cut session has, or wrong counts."""
@@ -272,27 +283,12 @@ def items_a_level(l_s: int, l_q: int) -> int:
     return most
 
 
-def candidates(held: Held, length: int, published: pa.Table | None) -> Held:
-    """The items of this length whose prefix was published, numbered anew, and who holds them.
+def next_level(candidates: Candidates, length: int, published: Keys) -> Candidates:
+    """The items of this length that begin with a published one."""
+    from murmurlog.counting.subsequences import of_length
+    from murmurlog.logs.text_keys import distinct_keys
+    from murmurlog.mechanisms.rounds.select import weigh_first
 
-    Without `published` all items of this length. Whether an item is a candidate follows from its own
-    text and from what is public.
-    """
-    engine, (key,) = held.engine, held.keys
-    names = held.names.filter(held.names[key].length() == length)
-    if published is not None:
-        listed = engine.keep(published.select([key]).rename_columns(["prefix"]))
-        names = names.mutate(prefix=names[key][: length - 1]).semi_join(listed, "prefix")
-    chosen = engine.number_rows(names.select(key, old=names.item), "item")
-    rows = held.table.rename(old="item").join(chosen, "old").select("unit", "item")
-    if engine.local is None:
-        table = engine.materialise(rows)
-    else:  # in this process, the rounds work on arrays
-        table = engine.local.show(rows.cast({"unit": "int64", "item": "int64"}).to_pyarrow())
-    return replace(
-        held,
-        table=table,
-        names=chosen.select("item", key),
-        size=int(chosen.count().to_pyarrow().as_py()),
-        partitions=None,  # those of all lengths
-    )
+    prefixes = candidates.counted.share(distinct_keys(published))
+    bounded = candidates.counted.derive(partial(of_length, length=length, prefixes=prefixes))
+    return replace(candidates, bounded=bounded, first=bounded.add_up(weigh_first))

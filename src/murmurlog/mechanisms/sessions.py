@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import Option
+from murmurlog.bundle.schema import keys_of
 from murmurlog.counting.public_sets.sets import Sequences, least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import number, whole
@@ -42,7 +43,10 @@ from murmurlog.privacy.safelog import subsequences_a_session
 from murmurlog.privacy.sampler import Entropy
 
 if TYPE_CHECKING:
-    from murmurlog.counting.bound import Bounded
+    from murmurlog.counting.bound import Bound
+    from murmurlog.counting.items import ItemFinder
+    from murmurlog.counting.public_sets.labels import Labels
+    from murmurlog.counting.subsequences import Subsequences
     from murmurlog.counting.tally import Tally
     from murmurlog.logs.log import Log
 
@@ -93,17 +97,29 @@ class Cut:
             return f"holds a list that has not 2 to {self.l_q} queries"
         return None
 
-    def held(self, log: Log, view: View, entropy: Entropy, **more: Any) -> Bounded:
-        """The items of each unit: bounded in sessions, cut in queries, and only then mined."""
-        from murmurlog.counting.bound import bound
-        from murmurlog.counting.subsequences import subsequences
+    def steps(
+        self, log: Log, view: View, *, labels: Labels | None = None, entropy: Entropy
+    ) -> tuple[ItemFinder, Bound, Subsequences | None]:
+        """How the sessions of a partition are found and cut, how units are bounded, how both are mined."""
+        from murmurlog.counting.subsequences import Subsequences
 
-        sessions = view.items(log, longest=self.l_q, **more)
-        kept = bound(sessions, per_user=self.l_s, way=view.way, entropy=entropy)
+        find = view.finder(log, longest=self.l_q, labels=labels)
+        bound = view.bound(log, per_user=self.l_s, entropy=entropy)
         if self.subsequences != "all":
-            return kept
+            return find, bound, None
         # Two queries may have one label, so a path of labels may repeat one.
-        return subsequences(kept, l_q=self.l_q, repeats="labels" in more)
+        return find, bound, Subsequences(repeats=labels is not None)
+
+    def tally(
+        self, log: Log, view: View, *, labels: Labels | None = None, entropy: Entropy
+    ) -> Tally:
+        """How many units have each item: bounded in sessions, cut in queries, and only then mined."""
+        from murmurlog.counting.tally import tally
+
+        find, bound, mine = self.steps(log, view, labels=labels, entropy=entropy)
+        return tally(
+            log, find, bound, then=mine, kind=view.kind, keys=keys_of(view.kind), per_user=self.d
+        )
 
 
 def _cut(left: dict[str, str]) -> Cut:
@@ -269,9 +285,7 @@ class Sessions(_OfCut):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """How many units have each subsequence."""
-        from murmurlog.counting.tally import tally
-
-        return tally(self.cut.held(log, view, entropy))
+        return self.cut.tally(log, view, entropy=entropy)
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names, and the thesis's guarantee for the same noise."""
@@ -358,17 +372,13 @@ class LabelPaths(_OfCut):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
         """How many units have each path of labels."""
-        from murmurlog.counting.tally import tally
-
         labels = view.options["map"]
         if len(labels.names) != self.L:
             raise UsageError(f"planned for {self.L} labels; the map has {len(labels.names)}")
         paths = Sequences(
             words=labels.names, shortest=2, longest=self.cut.l_q, name="queries", between=None
         )
-        return OnDomain(
-            domain=paths, inside=tally(self.cut.held(log, view, entropy, labels=labels))
-        )
+        return OnDomain.of(log, paths, self.cut.tally(log, view, labels=labels, entropy=entropy))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """A list that no cut session has, or more labels than there are."""

@@ -19,7 +19,7 @@ from murmurlog.bundle.schema import count_of, schema, with_notes
 from murmurlog.counting.public_sets.sets import Sequences, least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
-from murmurlog.mechanisms.pool import OnDomain, Pool, check_sampler
+from murmurlog.mechanisms.pool import OnDomain, Pool, check_sampler, tally_inside
 from murmurlog.mechanisms.protocol import Mechanism, View, check_noise_kind, fault_of_counts
 from murmurlog.mechanisms.public_pools import FAKES
 from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
@@ -91,16 +91,10 @@ class ViaKeywords(Mechanism):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain | None:
         """The tally of at most d queries of the set a unit; None if no keyword is published."""
-        from murmurlog.counting.bound import bound
-        from murmurlog.counting.tally import tally
-
         domain = _domain(view.published["keyword"])
         if domain is None:
             return None
-        held = view.items(log)
-        held = held.with_table(domain.restrict(held.table, held.engine))
-        kept = bound(held, per_user=self.d, way=view.way, entropy=entropy)
-        return OnDomain(domain=domain, inside=tally(kept))
+        return tally_inside(log, view, domain, per_user=self.d, entropy=entropy)
 
     def release(self, gathered: OnDomain | None, *, entropy: Entropy) -> pa.Table:
         """(query, users, users_stderr, reliable) of the published queries."""

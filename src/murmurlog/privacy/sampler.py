@@ -38,6 +38,9 @@ STEP = np.uint64(0x9E3779B97F4A7C15)  # the increment of splitmix64
 BATCH = 1 << 20
 MOST_DRAWS = 1 << 40  # a public bound on the draws of a release, for `sampler_delta`
 MOST_SCALE = 2.0**40
+MOST_VALUES = 1 << 36  # a public bound on the distinct texts and combinations that a release keys
+# That two of them have one 128-bit key (docs/explanation/guarantee.md#keys-of-texts).
+KEY_DISTANCE = MOST_VALUES * (MOST_VALUES - 1) / 2 * 2.0**-128
 MOST_PASSERS = 10**8  # a bound on the mean of `passers`
 # Far above the error of erfcinv, log and the arithmetic after them (a few 1e-16, relative);
 # tests compare with long arithmetic at random and at hostile points.
@@ -375,17 +378,23 @@ def _binomial(count: int, s: "mpmath.mpf", r: "mpmath.mpf", V: int) -> int:
 
 
 def sampler_delta(*, scale: float, epsilon: float) -> float:
-    """What the 127 bits cost: added to delta for any release of at most 2^40 draws.
+    """What finite bits cost: added to delta for any release of at most 2^40 draws and 2^36 texts.
 
     Each of the integers within 100 scales of 0 has its probability wrong by at most 2^-126, and
     the rest has less than 2^-126 together; n draws from a law within total variation eta of the
     exact one cost (1 + e^epsilon) n eta. A draw of `tails` has no larger eta, and no error but that
     of its draws where T < 0; `below` has none; a call of `passers` or `binomial` counts as 2^18 draws,
     however many it stands for. A number of `normal_above` that moves up to 8 draws counts as 8 of them.
+    Texts are known by 128-bit keys; that two have the same one costs as much as draws that are off.
     """
     return (1 + math.exp(min(epsilon, 700))) * sampler_distance(scale)
 
 
 def sampler_distance(scale: float) -> float:
-    """The total variation between a release of at most 2^40 draws and one with exact noise."""
+    """The total variation between a release and one with exact noise that compares whole texts."""
+    return noise_distance(scale) + KEY_DISTANCE
+
+
+def noise_distance(scale: float) -> float:
+    """The part of it that draws have."""
     return MOST_DRAWS * (200 * scale + 3) * 2.0**-126

@@ -20,7 +20,7 @@ from murmurlog.privacy import (
     loss_of_part,
     mu_of,
 )
-from murmurlog.privacy.sampler import sampler_delta, sampler_distance
+from murmurlog.privacy.sampler import noise_distance, sampler_delta, sampler_distance
 
 MECHANISM = "rounds"
 USUAL = {"session": "sessions", "log": "synthetic", "left_out": "left-out"}  # the others: MECHANISM
@@ -40,10 +40,15 @@ def drawn_with(mechanisms: Iterable[Mechanism], total: Guarantee) -> float:
     return sampler_delta(scale=scale, epsilon=total.epsilon)
 
 
-def distance_of(mechanisms: Iterable[Mechanism]) -> float:
-    """The total variation between a release and one with exact noise, once for all its tables."""
+def distance_of(mechanisms: Iterable[Mechanism], *, keys: bool = True) -> float:
+    """The total variation between a release and one with exact noise, once for all its tables.
+
+    Without `keys` that of a release that compared whole texts.
+    """
     scale = _largest_scale(mechanisms)
-    return 0.0 if scale is None else sampler_distance(scale)
+    if scale is None:
+        return 0.0
+    return sampler_distance(scale) if keys else noise_distance(scale)
 
 
 def _largest_scale(mechanisms: Iterable[Mechanism]) -> float | None:

@@ -18,6 +18,7 @@ from murmurlog import __version__
 from murmurlog.bundle.certificate import (
     ENTROPY,
     METHOD,
+    TEXT_KEYS,
     Certificate,
     TableClaim,
 )
@@ -217,6 +218,7 @@ def _certificate(asked: Prepared, made: Made, *, engine: Engine, entropy: Entrop
         sampler={
             "method": METHOD,
             "entropy": ENTROPY[not entropy.seeded],
+            "keys": TEXT_KEYS,
             "delta": drawn_with((plan.mechanism for plan in plans.values()), asked.total),
         },
         by=asked.reading.by,

@@ -7,11 +7,13 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from counts import held_by_units
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from murmurlog.bundle.keys import normalise
+from murmurlog.counting.items import ItemFinder
 from murmurlog.counting.public_sets.sets import (
     Listed,
     Sequences,
@@ -21,8 +23,13 @@ from murmurlog.counting.public_sets.sets import (
     unheld,
 )
 from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.logs.text_keys import TextKeys
 from murmurlog.privacy import survival
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
+
+TEXT_KEYS = TextKeys(SeededEntropy(1))
 
 
 def queries(table, name="query"):
@@ -129,12 +136,23 @@ def test_a_listed_set_names_each_key_once():
         Listed(table=pa.table({"query": ["a", None]}))
 
 
-def test_only_keys_of_the_set_are_kept(engine):
-    held = engine.keep(pa.table({"unit": ["u", "u", "v"], "query": ["a b", "c", "a b a"]}))
-    listed = Listed(table=pa.table({"query": ["c", "d"]}))
-    assert listed.restrict(held, engine).to_pyarrow().to_pylist() == [{"unit": "u", "query": "c"}]
-    words = Sequences(words=("a", "b"), shortest=1, longest=2)
-    assert words.restrict(held, engine).to_pyarrow().to_pylist() == [{"unit": "u", "query": "a b"}]
+def test_only_keys_of_the_set_are_inside(engine, write_tsv):
+    asked = ("a b", "c", "a b a", "d d", "b")
+    rows = [{"user": f"u{n}", "query": query} for n, query in enumerate(asked)]
+    log = read(find(str(write_tsv(rows, columns=("user", "query")))), engine=engine)
+
+    def inside(domain):
+        finder = ItemFinder(kind="query", only=domain.inside(log))
+        found = log.partitions.derive(finder)
+        return sorted(query for _, query in held_by_units(log, found, [f"u{n}" for n in range(5)]))
+
+    assert inside(Listed(table=pa.table({"query": ["c", "b", "e"]}))) == ["b", "c"]
+    assert inside(Sequences(words=("a", "b"), shortest=1, longest=2)) == ["a b", "b"]
+    assert inside(Sequences(words=("a", "b", "d"), shortest=2, longest=3)) == [
+        "a b",
+        "a b a",
+        "d d",
+    ]
 
 
 @pytest.mark.parametrize("between", [" ", None])
@@ -198,33 +216,32 @@ def test_a_choice_of_some_is_uniform_among_sets():
         pytest.param(Sequences(words=tuple("abcdefg"), longest=1), marks=pytest.mark.slow),
     ],
 )
-def test_unheld_keys_are_chosen_uniformly_and_never_held_ones(engine, monkeypatch, listing, domain):
+def test_unheld_keys_are_chosen_uniformly_and_never_held_ones(monkeypatch, listing, domain):
     monkeypatch.setattr("murmurlog.counting.public_sets.sets.LIST_AT_MOST", 10 if listing else 0)
-    held = engine.keep(pa.table({"query": ["b", "e"]}))
-    entropy = SeededEntropy(3)
+    held, entropy = TEXT_KEYS.texts(pa.array(["b", "e"])), SeededEntropy(3)
     seen = Counter()
     for _ in range(100):
-        chosen = queries(unheld(domain, count=2, held=held, engine=engine, entropy=entropy))
+        chosen = queries(unheld(domain, count=2, held=held, text_keys=TEXT_KEYS, entropy=entropy))
         assert len(set(chosen)) == 2
         seen[tuple(sorted(chosen))] += 1
     assert set(seen) == set(itertools.combinations("acdfg", 2))
     assert chi2.sf(sum((n - 10) ** 2 / 10 for n in seen.values()), 9) > 1e-9
 
 
-def test_every_free_key_can_be_asked_for_and_no_more(engine):
+def test_every_free_key_can_be_asked_for_and_no_more():
     domain = Listed(table=pa.table({"query": list("abcd")}))
-    held = engine.keep(pa.table({"query": ["b"]}))
-    more = {"held": held, "engine": engine, "entropy": SystemEntropy()}
+    held = TEXT_KEYS.texts(pa.array(["b"]))
+    more = {"held": held, "text_keys": TEXT_KEYS, "entropy": SystemEntropy()}
     assert sorted(queries(unheld(domain, count=3, **more))) == ["a", "c", "d"]
     assert unheld(domain, count=0, **more).num_rows == 0
     with pytest.raises(UsageError, match="3 are held by nobody"):
         unheld(domain, count=4, **more)
 
 
-def test_unheld_lists_of_words_are_found_in_a_huge_set(engine):
+def test_unheld_lists_of_words_are_found_in_a_huge_set():
     domain = Sequences(words=tuple(f"w{i}" for i in range(10**5)), longest=4, between=None)
-    held = engine.keep(domain.keys(np.array([3, 10**17], dtype=object)))
-    found = unheld(domain, count=500, held=held, engine=engine, entropy=SystemEntropy())
+    held = TEXT_KEYS.columns(domain.keys(np.array([3, 10**17], dtype=object)).columns)
+    found = unheld(domain, count=500, held=held, text_keys=TEXT_KEYS, entropy=SystemEntropy())
     assert found.num_rows == 500
     assert len(set(indices(domain, found)) - {3, 10**17}) == 500
 

@@ -1,43 +1,73 @@
-"""The engine: self-test, memory limit, scratch folders that are swept after a crash."""
+"""The engine of this machine: when DuckDB is open, memory, folders that are swept after a crash."""
 
 import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
-import ibis
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from murmurlog.bundle import scratch as scratch_module
 from murmurlog.bundle.scratch import PREFIX, scratch, sweep
 from murmurlog.errors import EngineError, InputError, UsageError
-from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.engines.duckdb import bits_of, connect
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.logs.log import read
+from murmurlog.logs.rows import RowReader
 from murmurlog.logs.source import find
 
 
-def test_an_engine_that_hashes_differently_is_refused(engine, monkeypatch):
-    engine.self_test()
-    real = ibis.expr.types.StringValue.hexdigest
-    monkeypatch.setattr(
-        ibis.expr.types.StringValue, "hexdigest", lambda self, how: real(self.upper(), how)
-    )
-    with pytest.raises(EngineError, match="fails its self-test"):
-        engine.self_test()
+def test_duckdb_is_open_only_while_a_log_is_read(tmp_path, engine, monkeypatch):
+    write(invent(rows=1_000, seed=1), tmp_path / "log.parquet")
+    opened, real = [], duckdb.connect
+
+    def connect_and_note(*args, **keywords):
+        opened.append(real(*args, **keywords))
+        return opened[-1]
+
+    settle = RowReader.settle
+
+    def settle_without_duckdb(self, lines):
+        with pytest.raises(duckdb.ConnectionException):
+            opened[-1].execute("SELECT 1")
+        return settle(self, lines)
+
+    monkeypatch.setattr(duckdb, "connect", connect_and_note)
+    monkeypatch.setattr(RowReader, "settle", settle_without_duckdb)
+    assert read(find(str(tmp_path / "log.parquet")), engine=engine).rows == 1_000
+    assert opened
 
 
-def test_a_memory_limit_is_kept_by_spilling(tmp_path):
-    with connect(memory="100MB", folder=tmp_path) as engine:
-        engine.sql(
-            "CREATE TABLE big AS SELECT range AS i, md5(range::VARCHAR) AS t FROM range(4000000)"
-        )
-        spilled = engine.sql(
-            "SELECT coalesce(sum(size), 0) FROM duckdb_temporary_files()"
-        ).fetchone()[0]
-        assert spilled > 0
-        assert engine.sql("SELECT count(DISTINCT t) FROM big").fetchone()[0] == 4_000_000
-    assert list(tmp_path.iterdir()) == []
+def test_duckdb_is_closed_after_an_error_and_leaves_nothing(tmp_path, monkeypatch):
+    write(invent(rows=1_000, seed=1), tmp_path / "log.parquet")
+    opened, real = [], duckdb.connect
+    monkeypatch.setattr(duckdb, "connect", lambda *a, **k: opened.append(real(*a, **k)) or opened[-1])
+    monkeypatch.setattr(RowReader, "clean", lambda self, batch: 1 // 0)
+    (tmp_path / "scratch").mkdir()
+    with pytest.raises(ZeroDivisionError), connect(folder=tmp_path / "scratch") as engine:
+        read(find(str(tmp_path / "log.parquet")), engine=engine)
+    with pytest.raises(duckdb.ConnectionException):
+        opened[-1].execute("SELECT 1")
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_the_number_of_partitions_follows_from_the_size_of_the_source(tmp_path):
+    def bits(rows, threads=2, **changes):
+        path = tmp_path / "log.parquet"
+        pq.write_table(pa.table({"user": pa.array(range(rows)), "query": ["x"] * rows}), path)
+        return bits_of(replace(find(str(path)), **changes), threads=threads)
+
+    assert [bits(10), bits(99_999), bits(100_000), bits(1_100_000)] == [0, 0, 2, 3]
+    assert bits(100_000, threads=8) == 4
+    text = tmp_path / "log.csv"
+    text.write_text("user,query\n" + "someone,some words\n" * 1_000)
+    assert bits_of(find(str(text)), threads=2) == 0
+    os.truncate(text, 10**12)  # no more than are useful, however large it is
+    assert bits_of(find(str(text)), threads=2) == 10
 
 
 def test_a_memory_limit_that_is_no_size_is_named():
@@ -53,7 +83,7 @@ def test_a_memory_limit_that_no_engine_can_keep_is_named(memory, tmp_path):
     with pytest.raises(UsageError, match="give it 2MB to 1000TB"), connect(memory=memory):
         pass
     with connect(memory="2MB", folder=tmp_path) as engine:
-        assert engine.memory < 2_000_000
+        assert engine.workspace.memory < 2_000_000
 
 
 def test_a_scratch_folder_is_private_and_gone_afterwards(tmp_path):

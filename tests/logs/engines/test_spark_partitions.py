@@ -11,14 +11,13 @@ import workers
 from engine_results import dump
 from quick_cases import sample_cases
 
-from murmurlog.errors import InputError
+from murmurlog.errors import EngineError
 from murmurlog.logs.engines import duckdb
-from murmurlog.logs.engines.spark_errors import TOO_LONG
 from murmurlog.logs.engines.spark_worker import pack, unpack
 from murmurlog.logs.log import read
 from murmurlog.logs.partitions import SHARDS, Sums
 from murmurlog.logs.source import find
-from murmurlog.logs.text_keys import TextKeys
+from murmurlog.logs.text_keys import NOT_DRAWN, TextKeys
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.target import Place
 
@@ -129,12 +128,12 @@ def test_an_empty_log_has_partitions_and_sums():
 def test_a_copy_of_the_keys_draws_no_numbers_of_its_own():
     """Else a text would have one key here and another there."""
     keys = TextKeys()
-    keys.draw_ahead(40)
+    keys.draw_ahead(longest=40, members=2)
     with workers.connect() as engine:
         copy = engine.share(keys)()
     texts = pa.array(["", "a", "é" * 20, None, "x" * 40])
     assert (copy.texts(texts) == keys.texts(texts)).all()
-    with pytest.raises(InputError, match=TOO_LONG):
+    with pytest.raises(EngineError, match=NOT_DRAWN):
         copy.texts(pa.array(["x" * 50]))
     keys.texts(pa.array(["x" * 50]))
 
@@ -142,13 +141,13 @@ def test_a_copy_of_the_keys_draws_no_numbers_of_its_own():
 def test_numbers_drawn_ahead_are_those_that_are_drawn_as_texts_come():
     texts = pa.array(["a", "b" * 1000, "c" * 33])
     ahead, later = TextKeys(SeededEntropy(3)), TextKeys(SeededEntropy(3))
-    ahead.draw_ahead(5000)
+    ahead.draw_ahead(longest=5000, members=0)
     assert (ahead.texts(texts) == later.texts(texts)).all()
 
 
 def test_the_numbers_of_the_keys_are_in_no_value():
     keys = TextKeys()
-    keys.draw_ahead(100_000)
+    keys.draw_ahead(longest=100_000, members=10)
     packed = pack({"keys": keys, "n": np.arange(3)})
     assert len(packed) < 1000
     assert unpack(packed, keys)["keys"] is keys

@@ -14,22 +14,15 @@ import murmurlog
 from murmurlog.charts import charts
 from murmurlog.cli import main as entry
 from murmurlog.cli.plan_goal import check_out
-from murmurlog.counting.items import TableItems
 from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
-from murmurlog.mechanisms import Korolova, Rounds, Threshold
-from murmurlog.mechanisms.rounds.fresh_counts import count_users
-from murmurlog.mechanisms.rounds.holders import find_holders
-from murmurlog.mechanisms.rounds.weights import Held
-from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy, draw
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.mechanisms import Korolova, Rounds, Threshold, View
+from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.plan import Plan, plan
-from murmurlog.publishing.planning.forecast import (
-    Simulation,
-    count,
-    explain,
-    select,
-    simulated_noise,
-)
+from murmurlog.publishing.planning import forecast
+from murmurlog.publishing.planning.forecast import Simulation, explain
 from murmurlog.publishing.planning.goals import (
     Candidate,
     Search,
@@ -65,68 +58,46 @@ def simulation(stand_in):
     return Simulation(stand_in)
 
 
-def held_by_the_engine(engine, held, log):
-    """The bounded items, and everything that units hold: items are named by their numbers."""
-    rows = pa.table({"unit": log.unit, "query": pa.array(log.item).cast(pa.string())})
-    items = TableItems(
-        engine=engine, table=engine.keep(rows), kind="query", keys=("query",), unit="user",
-        timed=True,
-    )  # fmt: skip
-    return Held(
-        engine=engine,
-        table=engine.keep(pa.table({"unit": held.unit, "item": held.item})),
-        names=None,
-        size=held.size,
-        kind="query",
-        keys=("query",),
-        unit="user",
-        per_user=20,
-        items=items,
-    )
+def simulated(simulation, mechanism, seed):
+    """The published items and their counts, None where there are none."""
+    shown, counts = simulation._run(mechanism, seed)
+    counts = [None] * len(shown) if counts is None else counts.tolist()
+    return dict(zip(shown.tolist(), counts, strict=True))
 
 
-class OneStream(SystemEntropy):
-    """The same bytes again for the same seed, one draw after the other, whichever item it is for."""
-
-    def __init__(self, seed):
-        self._bytes = SeededEntropy(seed)
-
-    def bytes(self, count):
-        return self._bytes.bytes(count)
-
-
-def exact_noise(seed):
-    entropy = OneStream(seed)
-    return lambda scale, count: draw(noise="gaussian", scale=scale, count=count, entropy=entropy)
-
-
-@pytest.mark.parametrize("options", [{}, {"rounds": 2, "count_share": 0.0}])
-def test_rounds_on_arrays_are_the_mechanism_item_by_item(stand_in, options):
-    mechanism = Rounds.solve(**BUDGET, d=20, **options)
-    held, numbers = stand_in.bounded(20).renumbered()
-    assert (numbers[held.item] == stand_in.bounded(20).item).all()
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Rounds.solve(**BUDGET, d=20),
+        Rounds.solve(**BUDGET, d=20, rounds=2, count_share=0.0),
+        Threshold.solve(**BUDGET, d=10),
+        Korolova.solve(**BUDGET, d=4),
+    ],
+    ids=str,
+)
+def test_a_simulation_is_the_release_of_a_log_that_says_the_same(simulation, small_log, mechanism):
     with connect() as engine:
-        same = held_by_the_engine(engine, held, stand_in)
-        wanted = mechanism.select(same, entropy=OneStream(5))
-        found = select(mechanism, held, noise=exact_noise(5))
-        assert len(found) > 20
-        assert found.tolist() == wanted.tolist()
-        other = select(mechanism, held, noise=exact_noise(6))
-        assert other.tolist() != found.tolist()
-        shown = numbers[found]
-        counts = count(mechanism, stand_in, shown, noise=exact_noise(7))
-        if options:
-            assert counts is None
-            return
-        holders = find_holders(same, pa.table({"query": pa.array(shown).cast(pa.string())}))
-        true = count_users(holders, mechanism.schedule.counts, exact_noise(7)).estimates.users
-        assert counts.tolist() == np.rint(true).tolist()
+        log = read(find("log.parquet"), engine=engine, entropy=SeededEntropy(0))
+        gathered = mechanism.gather(log, View(kind="query", way="first"), entropy=SeededEntropy(5))
+        table = mechanism.release(gathered, entropy=SeededEntropy(5))
+    shown = map(int, table["query"].to_pylist())
+    counts = table["users"] if "users" in table.column_names else pa.nulls(table.num_rows)
+    released = dict(zip(shown, counts.to_pylist(), strict=True))
+    assert len(released) > 5
+    assert simulated(simulation, mechanism, 5) == released
+    assert simulated(simulation, mechanism, 6) != released
 
 
-def test_simulated_noise_has_the_scale_it_is_asked_for():
-    drawn = simulated_noise(1)(1000.0, 20_000)
-    assert abs(drawn.std() / 1000 - 1) < 7 / np.sqrt(2 * 20_000)
-    assert abs(drawn.mean()) < 7 * 1000 / np.sqrt(20_000)
+@pytest.mark.parametrize(("pairs", "items"), [(100, 10), (10**9, 10**9)])
+def test_partitions_and_shards_of_a_simulation_decide_nothing(
+    simulation, stand_in, monkeypatch, pairs, items
+):
+    monkeypatch.setattr(forecast, "PAIRS_A_PARTITION", pairs)
+    monkeypatch.setattr(forecast, "ITEMS_A_SHARD", items)
+    other = Simulation(stand_in)
+    assert other._every.count == (16 if pairs == 100 else 1)
+    for mechanism in (Rounds.solve(**BUDGET, d=20), Threshold.solve(**BUDGET, d=10)):
+        assert other.forecast(mechanism) == simulation.forecast(mechanism)
 
 
 def test_a_simulation_by_counts_passes_what_the_threshold_says(simulation):
@@ -255,8 +226,11 @@ def test_a_log_as_a_stand_in_and_a_part_of_it(tmp_path):
     path.write_text("\n".join([*rows, "b\t2026-01-01\tx", ""]))
     found = of_file(str(path))
     assert (found.units, found.size, found.pairs) == (2, 2, 3)
-    assert found.place.tolist() == [0, 1, 0]
-    assert found.item.tolist() == [1, 0, 0]  # a asked y first
+    # Units and items are numbered by their keys: a is the one with two items, and asked y first.
+    (a,) = np.flatnonzero(np.bincount(found.unit) == 2)
+    assert found.place[found.unit == a].tolist() == [0, 1]
+    assert found.place[found.unit != a].tolist() == [0]
+    assert found.item[found.unit == a][1] == found.item[found.unit != a][0]
     assert found.part(1).units == 1
     with pytest.raises(UsageError, match="needs a log with at least as many users"):
         found.part(3)

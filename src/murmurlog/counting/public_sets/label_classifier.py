@@ -10,15 +10,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.counting.public_sets.labels import OTHER, Listed
 from murmurlog.errors import InputError
-
-if TYPE_CHECKING:
-    from murmurlog.logs.engines.protocol import Engine
 
 MOST_LABELS = 100  # each has a score for every word
 MOST_WORDS = 100_000  # the most frequent ones
@@ -44,18 +43,9 @@ class Learned:
         sums = [sum(column) for column in zip(self.priors, *known, strict=True)]
         return self.labels[sums.index(max(sums))]
 
-    def label(self, rows: Any, engine: Engine) -> Any:
-        schema = pa.schema({"asked": pa.string(), "label": pa.string()})
-        known = engine.map_batches(schema, rows.select("query").distinct(), self._label_batch)
-        joined = rows.left_join(known, rows.query == known.asked)
-        return joined.drop("asked")
-
-    def _label_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        queries = batch.column(0).to_pylist()
-        columns = [queries, [self.label_of(query) for query in queries]]
-        return pa.record_batch(
-            [pa.array(column, pa.string()) for column in columns], names=["asked", "label"]
-        )
+    def codes(self, queries: pa.Array) -> npt.NDArray[Any]:
+        place = {name: place for place, name in enumerate(self.names)}
+        return np.array([place[self.label_of(query)] for query in queries.to_pylist()], np.int64)
 
 
 def learn(listed: Listed, *, name: str) -> Learned:

@@ -8,17 +8,17 @@ query<TAB>label; queries it does not list are "other", or get the label that the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from murmurlog.bundle.canonical import cleaner
 from murmurlog.errors import InputError
-
-if TYPE_CHECKING:
-    from murmurlog.logs.engines.protocol import Engine
-
 
 LENGTHS = ("1 word", "2 words", "3 words", "4 words", "5 words or more")
 OTHER = "other"
@@ -32,8 +32,8 @@ class Labels(Protocol):
     def names(self) -> tuple[str, ...]:
         """Every label there is."""
 
-    def label(self, rows: Any, engine: Engine) -> Any:
-        """The rows with a column `label` for their `query`."""
+    def codes(self, queries: pa.Array) -> npt.NDArray[Any]:
+        """The place of each query's label among the names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +44,9 @@ class Lengths:
     def names(self) -> tuple[str, ...]:
         return LENGTHS
 
-    def label(self, rows: Any, engine: Engine) -> Any:
-        import ibis
-
-        words = rows.query.split(" ").length()
-        return rows.mutate(
-            label=ibis.cases(
-                *((words == n, name) for n, name in enumerate(LENGTHS[:-1], start=1)),
-                else_=LENGTHS[-1],
-            )
-        )
+    def codes(self, queries: pa.Array) -> npt.NDArray[Any]:
+        spaces = pc.count_substring(queries, " ").to_numpy(zero_copy_only=False)
+        return np.asarray(np.minimum(spaces, len(LENGTHS) - 1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,14 +55,20 @@ class Listed:
 
     table: pa.Table  # query, label
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(sorted({*self.table["label"].to_pylist(), OTHER}))
 
-    def label(self, rows: Any, engine: Engine) -> Any:
-        known = engine.keep(self.table.rename_columns(["listed", "label"]))
-        joined = rows.left_join(known, rows.query == known.listed)
-        return joined.mutate(label=joined.label.fill_null(OTHER)).drop("listed")
+    @cached_property
+    def _codes(self) -> npt.NDArray[Any]:
+        """The place of each listed query's label, and last that of the others'."""
+        place = {name: place for place, name in enumerate(self.names)}
+        return np.array([place[name] for name in (*self.table["label"].to_pylist(), OTHER)])
+
+    def codes(self, queries: pa.Array) -> npt.NDArray[Any]:
+        listed = self.table["query"].combine_chunks().cast(queries.type)
+        rows = pc.fill_null(pc.index_in(queries, value_set=listed), len(listed))
+        return np.asarray(self._codes[rows.to_numpy(zero_copy_only=False)])
 
 
 def read_labels(text: str, *, keys: str | None = None) -> Labels:

@@ -23,12 +23,15 @@ from murmurlog.bundle.canonical import changeable, cleaner
 from murmurlog.bundle.keys import check_url_level, clean_url
 from murmurlog.bundle.schema import KEYS
 from murmurlog.errors import InputError, UsageError
-from murmurlog.logs.text_keys import TextKeys, distinct_keys, places_of
 from murmurlog.privacy.sampler import Entropy, Keys, below
 
 if TYPE_CHECKING:
+    from murmurlog.counting.bound import BoundedItems
     from murmurlog.counting.items import Items, Mask
     from murmurlog.logs.log import Log
+    from murmurlog.logs.text_keys import TextKeys
+
+    Keyed = Items | BoundedItems
 
 BLOCK = 1 << 22  # bytes; cleaning a line takes up to forty times its size
 MOST_LINE = 1 << 30  # bytes; a text without line feeds can be a pool, too
@@ -50,7 +53,7 @@ class Domain(Protocol):
     def keys(self, indices: npt.NDArray[Any]) -> pa.Table:
         """The keys with these numbers, in this order."""
 
-    def inside(self, log: Log) -> "Callable[[Items], Mask]":
+    def inside(self, log: Log) -> Callable[[Keyed], Mask]:
         """Which distinct items of a partition are in the set, as a function of the partition."""
 
 
@@ -79,7 +82,9 @@ class Listed:
     def keys(self, indices: npt.NDArray[Any]) -> pa.Table:
         return self.table.take(pa.array(indices, pa.int64()))
 
-    def inside(self, log: Log) -> "Callable[[Items], Mask]":
+    def inside(self, log: Log) -> Callable[[Keyed], Mask]:
+        from murmurlog.logs.text_keys import distinct_keys
+
         listed = distinct_keys(log.text_keys.columns(self.table.columns))
         return partial(_listed, keys=log.partitions.share(listed))
 
@@ -162,10 +167,10 @@ class Sequences:
         offsets = pa.array(np.arange(rows + 1) * length, pa.int32())
         return pa.ListArray.from_arrays(offsets, flat.take(pa.array(order)))
 
-    def inside(self, log: Log) -> "Callable[[Items], Mask]":
+    def inside(self, log: Log) -> Callable[[Keyed], Mask]:
         return self._inside
 
-    def _inside(self, items: Items) -> Mask:
+    def _inside(self, items: Keyed) -> Mask:
         """Which of a partition's distinct items are sequences of the words."""
         (values,) = items.columns(np.arange(len(items.keys)))
         return np.array([self._holds(self._split(key)) for key in values.to_pylist()], bool)
@@ -177,8 +182,10 @@ class Sequences:
         return len(words) in self._lengths and all(word in self._places for word in words)
 
 
-def _listed(items: Items, *, keys: Callable[[], Keys]) -> Mask:
-    return places_of(items.keys, keys()) >= 0
+def _listed(items: Keyed, *, keys: Callable[[], Keys]) -> Mask:
+    from murmurlog.logs.text_keys import places_of
+
+    return places_of(items.keys, keys(), ascending=True) >= 0
 
 
 def unheld(
@@ -190,6 +197,8 @@ def unheld(
     or held are rejected, and the first `count` others are a uniform choice. Where that would reject
     often, the whole set is listed instead.
     """
+    from murmurlog.logs.text_keys import distinct_keys, places_of
+
     held = distinct_keys(held)
     if count > domain.size - len(held):
         raise UsageError(

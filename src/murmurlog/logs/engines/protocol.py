@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from murmurlog.bundle.progress import Advance
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.rows import ReadRows
 from murmurlog.logs.source import Source
@@ -30,6 +31,6 @@ class Engine(Protocol):
         unit: str,
         text_keys: TextKeys,
         say: Callable[[str], None],
-        advance: Callable[[int], None],
+        advance: Advance,
     ) -> ReadRows:
         """The clean rows of a source in partitions of units."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from murmurlog.errors import EngineError, InputError, MurmurlogError
-from murmurlog.logs.text_keys import TOO_LONG
+from murmurlog.logs.text_keys import NOT_DRAWN
 
 # Errors of Spark by a part of their text, and the messages shown instead, since Spark's own can
 # quote rows.
@@ -56,7 +56,7 @@ _ERRORS: Mapping[str, tuple[type[MurmurlogError], str]] = {
         "a file of the source is damaged, or changed while it was read",
     ),
     "is not a Parquet file": (InputError, "a file of the source is not Parquet"),
-    TOO_LONG: (InputError, TOO_LONG),
+    NOT_DRAWN: (EngineError, NOT_DRAWN),
     "Invalid UTF8": (InputError, "the source holds text that is not valid UTF-8"),
     "UnicodeDecodeError": (InputError, "the source holds text that is not valid UTF-8"),
     "MALFORMED_CHARACTER": (InputError, "the source holds text that is not valid UTF-8"),

@@ -8,7 +8,7 @@ from tempfile import gettempdir
 import duckdb
 
 from murmurlog.bundle.scratch import scratch
-from murmurlog.logs.engines.duckdb import quoted
+from murmurlog.logs.sql import quoted
 
 NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " ": "space"}
 SNIFFED = 1 << 20  # bytes of the text

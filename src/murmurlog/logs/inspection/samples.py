@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurlog.errors import InputError
-from murmurlog.logs.engines.duckdb import identifier
+from murmurlog.logs.sql import identifier
 from murmurlog.logs.inspection.blocks import TextFile, whole_lines
 from murmurlog.logs.json_array import array_lines
 from murmurlog.logs.parquet_types import as_texts

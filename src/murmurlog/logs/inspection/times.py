@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from murmurlog.logs.engines.duckdb import quoted
+from murmurlog.logs.sql import quoted
 from murmurlog.logs.times import COMMON_FORMATS
 
 STANDARD = ""  # what is read without --time-format: ISO 8601 and Unix time

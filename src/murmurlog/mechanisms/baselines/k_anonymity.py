@@ -7,62 +7,34 @@ always changes, so none of them keeps any epsilon with a delta below 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from murmurlog.bundle.joiners import JOINERS
-from murmurlog.bundle.schema import count_columns, keys_of, keys_schema
+from murmurlog.bundle.schema import count_columns
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import Unprotected, View
 from murmurlog.privacy.sampler import Entropy
 
 if TYPE_CHECKING:
-    from murmurlog.logs.engines.protocol import Engine
+    from murmurlog.counting.tally import Tally
     from murmurlog.logs.log import Log
 
 
 STAR = "*"  # ends a prefix; no keyword holds one, and normalising leaves it
-# A joiner whose letter was cut off; normalising would take it away. DuckDB's syntax.
+# A joiner whose letter was cut off; normalising would take it away. RE2's syntax.
 CUT_OFF = rf"[{JOINERS}]\P{{L}}*$"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """Every distinct item of every unit; not bounded, so no theorem applies."""
-
-    engine: Engine
-    table: Any  # unit, the key columns; materialised
-    keys: tuple[str, ...]
-
-    def counts(self) -> Any:
-        """(key columns, users) of every item."""
-        return self.table.group_by(list(self.keys)).aggregate(users=self.table.unit.nunique())
-
-
-def items_held(log: Log, view: View) -> Held:
-    """The items of the view's table, of every unit."""
-    items = view.items(log)
-    distinct = items.table.select("unit", *items.keys).distinct()
-    return Held(engine=log.engine, table=log.engine.materialise(distinct), keys=items.keys)
-
-
-def frequent_queries_only(log: Log, view: View, k: int) -> Log:
-    """The k-query anonymous log: without the rows whose query fewer than k units asked (Adar)."""
-    asked = items_held(log, replace(view, kind="query")).counts()
-    keys = list(keys_of("query", view.by))
-    left = log.table.semi_join(asked.filter(asked.users >= k), keys)
-    return log.only(left)
-
-
-def exact_table(keys: tuple[str, ...], rows: pa.Table) -> pa.Table:
-    """The rows (key columns, users) as a published table: exact counts with error 0."""
-    counted = [pa.field(*column) for column in count_columns("users").items()]
-    zeros, sure = pa.repeat(0.0, rows.num_rows), pa.repeat(True, rows.num_rows)
-    columns = [*(rows[key] for key in keys), rows["users"], zeros, sure]
-    schema = pa.schema([*keys_schema(keys), *counted])
+def exact_table(keys: pa.Table, users: Any) -> pa.Table:
+    """The keys as a published table: exact counts with error 0."""
+    schema = pa.schema([*keys.schema, *(pa.field(*c) for c in count_columns("users").items())])
+    zeros, sure = pa.repeat(0.0, keys.num_rows), pa.repeat(True, keys.num_rows)
+    columns = [*keys.columns, pa.array(users, pa.int64()), zeros, sure]
     return pa.table(columns, names=schema.names).cast(schema)
 
 
@@ -97,14 +69,22 @@ class AtLeast(Unprotected):
             f"no k gives {cls.name} an epsilon: write the k after the name, as in {cls.name}:20"
         )
 
-    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
-        """Who holds what."""
-        return items_held(log, view)
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Any:
+        """How many units hold each item."""
+        from murmurlog.mechanisms.baselines.counts import count_all
 
-    def release(self, held: Held, /, *, entropy: Entropy) -> pa.Table:
+        return count_all(log, view)
+
+    def release(self, gathered: Any, /, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of what at least k units hold."""
-        counts = held.counts()
-        return exact_table(held.keys, counts.filter(counts.users >= self.k).to_pyarrow())
+        from murmurlog.mechanisms.baselines.counts import at_least
+
+        keys, users = at_least(gathered, self.least(gathered.keys))
+        return exact_table(gathered.table(keys), users)
+
+    def least(self, keys: tuple[str, ...]) -> int:
+        """The units that an item with these key columns needs."""
+        return self.k
 
     def passes(self, probability: float) -> int:
         """k: what k units hold is published for sure."""
@@ -129,13 +109,11 @@ class KQuery(AtLeast):
     name: ClassVar[str] = "k-query"
     tables: ClassVar[tuple[str, ...]] = ("query", "keyword", "pair")
 
-    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
-        """Who holds what once rare queries are gone."""
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
+        """How many units hold each item once rare queries are gone."""
         # Differs: pairs, too, need k units. In the paper a pair of two frequent queries is counted
         # even if one person alone asked them one after the other.
-        return items_held(
-            log if view.kind == "query" else frequent_queries_only(log, view, self.k), view
-        )
+        return _count_of_frequent(log, view, self.k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,45 +139,21 @@ class KKeyword(AtLeast):
     name: ClassVar[str] = "k-keyword"
     tables: ClassVar[tuple[str, ...]] = ("keyword",)
 
-    def release(self, held: Held, /, *, entropy: Entropy) -> pa.Table:
+    def release(self, tally: Tally, /, *, entropy: Entropy) -> pa.Table:
         """(keyword, users, ...) of frequent words and of the prefixes that rare ones became.
 
         From long prefixes to short: one is published if at least k units hold a rare word that
         begins with it and has found no longer prefix. So each word counts in one row only.
         """
-        import ibis
+        from murmurlog.mechanisms.baselines.counts import at_least
+        from murmurlog.mechanisms.baselines.prefixes import shared_prefixes
 
-        counts = held.counts()
-        found = [held.engine.materialise(counts.filter(counts.users >= self.k))]
-        names = list(held.keys)
-        left = held.engine.materialise(held.table.anti_join(found[0], names))
-        for length in range(self._longest(held, left), 0, -1):
-            cut = left.mutate(keyword=left.keyword.left(length), whole=left.keyword)
-            shared = cut.group_by(names).aggregate(users=cut.unit.nunique())
-            sound = (shared.users >= self.k) & ~shared.keyword.re_search(CUT_OFF)
-            shared = held.engine.materialise(shared.filter(sound))
-            rest = cut.anti_join(shared, names)
-            left = held.engine.materialise(
-                rest.select("unit", *names[1:], keyword=rest.whole).select("unit", *names)
-            )
-            found.append(shared.mutate(keyword=shared.keyword + STAR))
-        together = ibis.union(*(each.select(*names, "users") for each in found[1:]), found[0])
-        return exact_table(held.keys, together.to_pyarrow())
-
-    def _longest(self, held: Held, rare: Any) -> int:
-        """The greatest length of a prefix that k units share; shorter ones are shared by more."""
-        length, names = 0, list(held.keys)
-        while True:
-            # Below a prefix of fewer than k units there is no other.
-            cut = rare.mutate(start=rare.keyword.left(length + 1))
-            long = cut.filter(cut.keyword.length() > length)
-            starts = ["start", *names[1:]]
-            shared = long.group_by(starts).aggregate(users=long.unit.nunique())
-            shared = held.engine.materialise(shared.filter(shared.users >= self.k))
-            if not shared.count().to_pyarrow().as_py():
-                return length
-            rare = held.engine.materialise(long.semi_join(shared, starts).select("unit", *names))
-            length += 1
+        words, users = at_least(tally, self.k)
+        tables = [exact_table(tally.table(words), users)]
+        for keys, users in shared_prefixes(tally, words, k=self.k, cut_off=CUT_OFF):
+            starred = pc.binary_join_element_wise(keys["keyword"], STAR, "")
+            tables.append(exact_table(keys.set_column(0, keys.schema.field(0), starred), users))
+        return pa.concat_tables(tables)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,17 +191,21 @@ class Users30(AtLeast):
             raise UsageError(f"users-30 draws no noise, so there is no {noise!r}")
         return cls()
 
-    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
-        """Who asked what; of clicks, only those on queries that are published."""
-        return items_held(
-            log if view.kind == "query" else frequent_queries_only(log, view, self.k), view
-        )
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
+        """How many units hold each item; of clicks, only those on queries that are published."""
+        return _count_of_frequent(log, view, self.k)
 
-    def release(self, held: Held, /, *, entropy: Entropy) -> pa.Table:
-        """(key columns, users, users_stderr, reliable) by the rule."""
-        counts, least = held.counts(), self.urls if "url" in held.keys else self.k
-        return exact_table(held.keys, counts.filter(counts.users >= least).to_pyarrow())
+    def least(self, keys: tuple[str, ...]) -> int:
+        """30 for a query, 5 for a url."""
+        return self.urls if "url" in keys else self.k
 
     def least_users(self) -> int | None:
         """5: a url's."""
         return self.urls
+
+
+def _count_of_frequent(log: Log, view: View, k: int) -> Tally:
+    """How many units hold each item of the rows whose query k units asked."""
+    from murmurlog.mechanisms.baselines.counts import count_all, frequent_queries_only
+
+    return count_all(log if view.kind == "query" else frequent_queries_only(log, view, k), view)

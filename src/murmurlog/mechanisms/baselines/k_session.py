@@ -8,19 +8,25 @@ sorted by their keywords from frequent to rare, are grouped into k units, and ea
 with the keywords of its majority. No factor is proved; a test compares it with the optimum.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
 from murmurlog.bundle.keys import keywords
-from murmurlog.bundle.schema import with_notes
-from murmurlog.mechanisms.baselines.k_anonymity import AtLeast, Held, exact_table
+from murmurlog.bundle.schema import keys_schema, with_notes
+from murmurlog.mechanisms.baselines.k_anonymity import AtLeast, exact_table
+from murmurlog.mechanisms.protocol import View
 from murmurlog.privacy.sampler import Entropy
+
+if TYPE_CHECKING:
+    from murmurlog.logs.log import Log
 
 Words = tuple[int, ...]  # numbers of words, the most frequent first
 NOTE = "`queries` holds the keywords of a session in alphabetical order, not its queries"
@@ -38,22 +44,26 @@ class KSession(AtLeast):
     name: ClassVar[str] = "k-session"
     tables: ClassVar[tuple[str, ...]] = ("session",)
 
-    def release(self, held: Held, /, *, entropy: Entropy) -> pa.Table:
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> pa.Table:
+        """unit, queries: each distinct session of every unit."""
+        from murmurlog.counting.holdings import bring_holdings
+
+        held = bring_holdings(log, view.finder(log))
+        return pa.table({"unit": held.unit, "queries": held.items["queries"].take(held.item)})
+
+    def release(self, sessions: pa.Table, /, *, entropy: Entropy) -> pa.Table:
         """(queries, users, users_stderr, reliable) of the sessions after editing."""
-        words, holders = _by_keywords(held.table.to_pyarrow())
-        published: dict[Words, set[str]] = {}
+        words, holders = _by_keywords(sessions)
+        published: dict[Words, set[int]] = {}
         for form, units in _edited(holders, self.k):
             published.setdefault(form, set()).update(units)
         lists = [sorted(words[w] for w in form) for form in published]
         users = [len(units) for units in published.values()]
-        columns = {
-            "queries": pa.array(lists, pa.list_(pa.string())),
-            "users": pa.array(users, pa.int64()),
-        }
-        return with_notes(exact_table(held.keys, pa.table(columns)), {"queries": NOTE})
+        keys = pa.table([pa.array(lists, pa.list_(pa.string()))], schema=keys_schema(("queries",)))
+        return with_notes(exact_table(keys, users), {"queries": NOTE})
 
 
-def _by_keywords(sessions: pa.Table) -> tuple[list[str], dict[Words, set[str]]]:
+def _by_keywords(sessions: pa.Table) -> tuple[list[str], dict[Words, set[int]]]:
     """The words, most frequent first, and the units of every distinct set of words."""
     cut = cache(keywords)
     sets = [
@@ -63,17 +73,17 @@ def _by_keywords(sessions: pa.Table) -> tuple[list[str], dict[Words, set[str]]]:
     frequency = Counter(itertools.chain.from_iterable(sets))
     words = sorted(frequency, key=lambda word: (-frequency[word], word))
     place = {word: i for i, word in enumerate(words)}
-    holders: dict[Words, set[str]] = {}
+    holders: dict[Words, set[int]] = {}
     for held, unit in zip(sets, sessions["unit"].to_pylist(), strict=True):
         if held:
             holders.setdefault(tuple(sorted(place[word] for word in held)), set()).add(unit)
     return words, holders
 
 
-def _edited(holders: dict[Words, set[str]], k: int) -> Iterator[tuple[Words, set[str]]]:
+def _edited(holders: dict[Words, set[int]], k: int) -> Iterator[tuple[Words, set[int]]]:
     """(the words a group is written with, its units) for groups of at least k units."""
     group: list[Words] = []
-    units: set[str] = set()
+    units: set[int] = set()
     for held in sorted(holders):
         if len(holders[held]) >= k:  # equal as they are: nothing to edit
             yield held, holders[held]

@@ -9,7 +9,7 @@ alone clicked appears whenever its query does. `pool` and `threshold` are the co
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.options import Option
-from murmurlog.bundle.schema import count_columns, keys_of, keys_schema
+from murmurlog.bundle.schema import keys_of
 from murmurlog.counting.public_sets.sets import Domain
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.korolova import keep_published
@@ -36,6 +36,7 @@ from murmurlog.privacy.sampler import Entropy, draw
 if TYPE_CHECKING:
     from murmurlog.counting.tally import Tally
     from murmurlog.logs.log import Log
+    from murmurlog.logs.text_keys import TextKeys
 
 
 TAU = 5  # queries with fewer rows are taken for typos and removed, before anything else
@@ -115,10 +116,10 @@ class SafelogLiteral(Unprotected):
         b, b_c = (2 * d / epsilon, d / epsilon) if of else (3 * d / epsilon, 3 * d / epsilon)
         return cls(q_f=d, c_f=d, b=b, b_q=b, b_c=b_c, K=max(1.0, turning_point(b)))
 
-    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
-        """Steps 3 to 5: what is left after filter and limit; queries with the pool at 0."""
-        from murmurlog.counting.bound import bound
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Sequence[Tally]:
+        """Steps 3 to 5: what is left after filter and limit, and the queries of the pool at 0."""
         from murmurlog.counting.tally import tally
+        from murmurlog.mechanisms.baselines.counts import frequent_queries_only, of_published
 
         if view.kind == "click" and "query" not in view.published:
             raise UsageError(
@@ -126,43 +127,52 @@ class SafelogLiteral(Unprotected):
                 "click in --tables"
             )
         # 3. removeSensitiveData: by raw frequency, over all users and before the limit.
-        clean = log.only(_frequent(log, view))
+        clean = frequent_queries_only(log, view, TAU, count="rows")
         # 4. limitUserActivity: the first rows of each unit, with repeats.
-        limit = self.c_f if view.kind == "click" else self.q_f
-        every = replace(view, published={}).items(clean)  # not only of published queries
-        kept = bound(every, per_user=limit, way=view.way, count="rows", entropy=entropy)
-        counted = tally(kept)
-        if view.kind == "click":  # urls bare from the log, of the queries that were selected
-            chosen = log.engine.keep(view.published["query"].select(keys_of("query", view.by)))
-            rows = counted.table.semi_join(chosen, list(keys_of("query", view.by)))
-            return replace(counted, table=log.engine.materialise(rows))
+        clicks = view.kind == "click"
+        limit = self.c_f if clicks else self.q_f
+        counted = tally(
+            clean,
+            replace(view, published={}).finder(clean),  # not only of published queries
+            view.bound(clean, per_user=limit, count="rows", entropy=entropy),
+            # Urls bare from the log, of the queries that were selected.
+            then=of_published(log, view) if clicks else None,
+            kind=view.kind,
+            keys=keys_of(view.kind, view.by),
+            per_user=limit,
+            count="rows",
+        )
+        pools = () if clicks else pools_of(view.options, "query")
         # 5. Q+ = Q_clean + Q_p, the pool with frequency 0.
-        pools = pools_of(view.options, "query")
-        return _with_pool(counted, pools[0].keys) if pools else counted
+        return (counted, *(_unheld(counted, pool.keys, log.text_keys) for pool in pools[:1]))
 
-    def release(self, tally: Tally, /, *, entropy: Entropy) -> pa.Table:
+    def release(self, tallies: Sequence[Tally], /, *, entropy: Entropy) -> pa.Table:
         """Steps 6 and 7: (key columns, rows, rows_stderr, reliable)."""
-        kept, selecting, counting = [], entropy.stream("select"), entropy.stream("count")
-        for batch in tally.batches():
-            rows = batch.column("rows").to_numpy(zero_copy_only=False)
-            keys, scale = batch.select(list(tally.keys)), self.b_c
-            # Differs: Lap(b) is drawn on the integers; on floats, digits alone give counts away.
-            if "url" not in tally.keys:
-                # 6. selectFinalQuerySet: M(q, Q+) + Lap(b) > K.
-                first = draw(
-                    noise="geometric", scale=self.b, count=len(rows), entropy=selecting,
-                    keys=tally.item_keys(batch, selecting),
-                )  # fmt: skip
-                chosen = rows + first > self.K
-                keys, rows, scale = keys.filter(pa.array(chosen)), rows[chosen], self.b_q
-            # 7. generateLogStats: fresh noise; every clicked url gets a row.
-            noise = draw(
-                noise="geometric", scale=scale, count=len(rows), entropy=counting,
-                keys=tally.item_keys(keys, counting),
-            )  # fmt: skip
-            kept.append(with_noise_error(keys, rows + noise, scale=scale, count="rows"))
-        columns = (pa.field(*column) for column in count_columns("rows").items())
-        return pa.Table.from_batches(kept, pa.schema([*keys_schema(tally.keys), *columns]))
+        selecting, counting = entropy.stream("select"), entropy.stream("count")
+        tables = []
+        for tally in tallies:
+            scale = self.b_c if "url" in tally.keys else self.b_q
+            kept, noisy = [], []
+            for shard in tally:
+                keys, rows = shard.keys, shard.sums
+                # Differs: Lap(b) is drawn on the integers; on floats, digits alone give counts away.
+                if "url" not in tally.keys:
+                    # 6. selectFinalQuerySet: M(q, Q+) + Lap(b) > K.
+                    first = draw(
+                        noise="geometric", scale=self.b, count=len(rows), entropy=selecting,
+                        keys=keys,
+                    )  # fmt: skip
+                    chosen = rows + first > self.K
+                    keys, rows = keys[chosen], rows[chosen]
+                # 7. generateLogStats: fresh noise; every clicked url gets a row.
+                noise = draw(
+                    noise="geometric", scale=scale, count=len(rows), entropy=counting, keys=keys
+                )
+                kept.append(keys)
+                noisy.append(rows + noise)
+            table = tally.table(np.concatenate(kept))
+            tables.append(with_noise_error(table, np.concatenate(noisy), scale=scale, count="rows"))
+        return pa.concat_tables(tables)
 
     def passes(self, probability: float) -> int:
         """The least number of rows at which a query is selected with at least this probability."""
@@ -199,23 +209,19 @@ class SafelogLiteral(Unprotected):
         return keep_published(tables)
 
 
-def _frequent(log: Log, view: View) -> Any:
-    """The rows of the log whose query has at least TAU rows."""
-    keys = list(keys_of("query", view.by))
-    asked = log.table.group_by(keys).aggregate(rows=log.table.count())
-    return log.table.semi_join(asked.filter(asked.rows >= TAU), keys)
-
-
-def _with_pool(counted: Tally, pool: Domain) -> Tally:
-    """The tally and, with 0 rows, the queries of the pool that it does not hold."""
-    import ibis
+def _unheld(counted: Tally, pool: Domain, text_keys: TextKeys) -> Tally:
+    """The queries of the pool that the tally does not hold, with 0 rows."""
+    from murmurlog.counting.tally import with_candidates
+    from murmurlog.logs.partitions import Sums
 
     if pool.names != ("query",):
         raise UsageError(f"the pool must hold queries, but holds {', '.join(pool.names)}")
-    listed = counted.engine.keep(pool.keys(np.arange(pool.size)))
-    new = listed.anti_join(counted.table, "query").mutate(rows=ibis.literal(0, "int64"))
-    together = ibis.union(counted.table.select("query", "rows"), new.select("query", "rows"))
-    return replace(counted, table=counted.engine.materialise(together))
+    listed = with_candidates(counted, pool.keys(np.arange(pool.size)), text_keys)
+    (shard,), public = listed, listed.public
+    assert public is not None
+    new = shard.sums == 0
+    shards = (Sums(shard.keys[new], shard.sums[new]),)
+    return replace(listed, shards=shards, public=public.filter(pa.array(new)))
 
 
 def _short(value: float) -> str:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option
-from murmurlog.bundle.schema import SEPARATOR, schema, with_notes
+from murmurlog.bundle.schema import schema, with_notes
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter
 from murmurlog.mechanisms.protocol import Unprotected, View
@@ -29,6 +28,7 @@ from murmurlog.privacy.sampler import Entropy
 
 if TYPE_CHECKING:
     from murmurlog.logs.log import Log
+    from murmurlog.mechanisms.hong.gathering import Gathered
     from murmurlog.mechanisms.hong.histories import Histories, Integers
 
 
@@ -37,14 +37,6 @@ DIVERSITIES = ("pairs", "queries")
 SUPPORT = 0.001
 NAME = 8  # bytes of a pseudonym
 SMALL = 400  # pairs up to which the most diverse output is also found exactly
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gathered:
-    """Who has what how often, and what the pairs are called."""
-
-    histories: Histories
-    pairs: pa.Table  # query, url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,26 +106,9 @@ class Hong(Unprotected):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Gathered:
         """c_ijk: how often each unit clicked each url for each query."""
-        from scipy import sparse
+        from murmurlog.mechanisms.hong.gathering import bring_clicks
 
-        from murmurlog.mechanisms.hong.histories import histories
-
-        rows = view.items(log).table
-        counted = rows.group_by(["unit", "query", "url"]).aggregate(times=rows.count())
-        table = log.engine.materialise(counted).to_pyarrow()
-        # Of solutions that are equally good the solver's depends on the order: not the engine's.
-        table = table.sort_by([(name, "ascending") for name in ("unit", "query", "url")])
-        units = table["unit"].combine_chunks().dictionary_encode()
-        names = pc.binary_join_element_wise(table["query"], table["url"], SEPARATOR)
-        pairs = names.combine_chunks().dictionary_encode()
-        at = (pairs.indices.to_numpy(), units.indices.to_numpy())
-        shape = (len(pairs.dictionary), len(units.dictionary))
-        counts = sparse.csr_array((table["times"].to_numpy(), at), shape=shape).T
-        both = pc.split_pattern(pairs.dictionary, SEPARATOR)
-        columns = [pc.list_element(both, place) for place in (0, 1)]
-        return Gathered(
-            histories=histories(counts), pairs=pa.table(columns, names=["query", "url"])
-        )
+        return bring_clicks(log, view.finder(log))
 
     def release(self, gathered: Gathered, *, entropy: Entropy) -> pa.Table:
         """(user, query, url, count) with fresh pseudonyms; the notes say what is true of it."""

@@ -249,13 +249,13 @@ def _in_pools(keys: Keys, pools: Sequence[Keys]) -> Alive:
     """In round 1 nothing is remembered, and items are known by their pools; 0 for none."""
     pool, none = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
     for number, listed in enumerate(pools, start=1):
-        pool[places_of(keys, listed) >= 0] = number
+        pool[places_of(keys, listed, ascending=True) >= 0] = number
     return Alive(keys, none, none, pool)
 
 
 def _known(keys: Keys, alive: Alive) -> Alive:
     """What is known of the items of a shard, all of which are alive."""
-    places = places_of(keys, alive.keys)
+    places = places_of(keys, alive.keys, ascending=True)
     if len(places) and places.min() < 0:
         raise EngineError("an item that was given up has a weight: this is a bug")
     return Alive(*(values[places] for values in alive))
@@ -282,7 +282,7 @@ def _summed(item: Integers, keys: Keys, given: Integers) -> Sums:
 def keep_alive(items: BoundedItems | AliveItems, *, alive: Callable[[], Alive]) -> AliveItems:
     """The items that are alive, with the attention that each gets."""
     listed = alive()
-    places = places_of(items.keys, listed.keys)
+    places = places_of(items.keys, listed.keys, ascending=True)
     keep = places >= 0
     number = np.cumsum(keep, dtype=np.int32) - np.int32(1)
     rows = keep[items.item]
@@ -299,14 +299,14 @@ def _pairs_in_rows(
 ) -> tuple[Integers, Integers]:
     """Units and places of all distinct published items that they hold, not bounded."""
     items = find(rows)
-    places = places_of(items.keys, published.keys)
+    places = places_of(items.keys, published.keys, ascending=True)
     held = items.with_items(places >= 0)
     return held.unit, published.place[places[held.item]]
 
 
 def pairs_in_bounded(items: BoundedItems, published: Published) -> tuple[Integers, Integers]:
     """The same of bounded items."""
-    places = places_of(items.keys, published.keys)
+    places = places_of(items.keys, published.keys, ascending=True)
     held = items.with_items(places >= 0)
     return held.unit, published.place[places[places >= 0][held.item]]
 
@@ -319,7 +319,7 @@ def _sets_in_rows(
     queries = distinct_keys(published.members)
     member = places_of(published.members, queries)
     items = find(rows)
-    places = places_of(items.keys, queries)
+    places = places_of(items.keys, queries, ascending=True)
     items = items.with_items(places >= 0)
     holds = np.zeros((int(items.unit.max(initial=-1)) + 1, len(queries)), bool)
     holds[items.unit, places[items.item]] = True

@@ -12,15 +12,16 @@ rows that the paper's optimisation obeys is not needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.options import Option
-from murmurlog.bundle.schema import MORE, in_order, schema, with_notes
+from murmurlog.bundle.schema import KEYS, MORE, in_order, schema, with_notes
 from murmurlog.errors import InputError, Refused, UsageError
 from murmurlog.mechanisms.letters import check_letters, number
 from murmurlog.mechanisms.protocol import Mechanism, View, below_sampler
@@ -38,10 +39,11 @@ from murmurlog.privacy import (
 from murmurlog.privacy.sampler import Entropy, Integers, draw, sampler_delta
 
 if TYPE_CHECKING:
-    from murmurlog.counting.bound import Bounded
-    from murmurlog.counting.items import Items
     from murmurlog.counting.tally import Tally
     from murmurlog.logs.log import Log
+    from murmurlog.logs.partitions import Partitions
+    from murmurlog.logs.text_keys import TextKeys
+    from murmurlog.mechanisms.synthetic.clicks import Clicks, PublishedClicks
 
 
 # How epsilon is divided among the measured parts; fixed, so that it does not depend on a log.
@@ -54,13 +56,13 @@ MEASURES = ("together", *SPREADS)
 MOST_INVENTED = 1 << 24
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clicks:
-    """The bounded clicks of every unit and their tally."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gathered:
+    """The bounded clicks of every unit, with what is measured of them, and their tally."""
 
-    bounded: Bounded
+    clicks: Partitions[Clicks]
     tally: Tally
-    table: Any  # unit, query, url, place and the columns of BINS that are measured; materialised
+    text_keys: TextKeys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,10 +262,10 @@ class Synthetic(Mechanism):
                 raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
         return (pure + bisect(excess, good=high, bad=0.0, steps=50)) * SAFETY
 
-    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Clicks:
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Gathered:
         """The clicks of each unit, at most d distinct ones, with what is measured of them."""
-        from murmurlog.counting.bound import bound
-        from murmurlog.counting.tally import tally
+        from murmurlog.counting.tally import Tally, count_items
+        from murmurlog.mechanisms.synthetic.clicks import bounded_clicks
 
         for name, column in (("rank", "rank"), ("hour", "time")):
             if name in self._spreads() and column not in log.source.columns:
@@ -271,31 +273,35 @@ class Synthetic(Mechanism):
                     f"{log.source.name} has no {column} column, so --measure {name} has nothing to "
                     f"measure. Map one with --columns {column}=..., or leave {name} out."
                 )
-        held = view.items(log, also=("rank",))
-        bounded = bound(held, per_user=self.pairs.d, way=view.way, places=True, entropy=entropy)
-        return Clicks(
-            bounded=bounded,
-            tally=tally(bounded),
-            table=_with_traits(bounded, held, self._spreads()),
+        bound = view.bound(log, per_user=self.pairs.d, entropy=entropy, places=True)
+        clicks = log.partitions.derive(
+            partial(bounded_clicks, find=view.finder(log), bound=bound, measures=[*self._spreads()])
         )
+        tally = Tally(
+            shards=clicks.add_up(count_items), bounded=clicks, kind=view.kind, keys=KEYS["click"],
+            unit=view.unit, per_user=self.pairs.d,
+        )  # fmt: skip
+        return Gathered(clicks=clicks, tally=tally, text_keys=log.text_keys)
 
-    def release(self, clicks: Clicks, *, entropy: Entropy) -> pa.Table:
+    def release(self, gathered: Gathered, *, entropy: Entropy) -> pa.Table:
         """(user, query, url, count and, where measured, rank and hour) of invented users."""
         # 1. Pairs that pass the threshold, with noisy numbers of users: public from here on.
-        pairs = in_order(self.pairs.release(clicks.tally, entropy=entropy.stream("pairs")))
-        held = _published(clicks, pairs)  # unit, pair, place, what is measured
+        pairs = in_order(self.pairs.release(gathered.tally, entropy=entropy.stream("pairs")))
+        own = publish(gathered, pairs)
         # 2. How many units hold how many published pairs; one draw for each of the bins 0..d.
-        noisy = _noisy(self._sizes(clicks, held), self.b_sizes, entropy.stream("sizes"))
+        noisy = _noisy(self.sizes(own), self.b_sizes, entropy.stream("sizes"))
         # 3. What else was asked for. One entry a unit; at most r pairs of pairs a unit.
         spreads = {
-            name: _noisy(_spread(held, name), scale, entropy.stream(name))
+            name: _noisy(spread_of(own, name), scale, entropy.stream(name))
             for name, scale in self._spreads().items()
         }
         couples = None
         if self.together:
             stream = entropy.stream("together")
-            some = self._couples(clicks, held, stream)
+            some = self.couples(own, pairs.num_rows, gathered.tally.unit, stream)
             couples = in_order(self.together.release(some, entropy=stream))
+            some.bounded.close()
+        own.close()
         # 4. From here on only published numbers.
         users = pairs["users"].to_numpy()
         sizes = invented.whole_sizes(noisy[1 : len(users) + 1])
@@ -323,39 +329,27 @@ class Synthetic(Mechanism):
         wanted = schema("log", parameters=self.parameters())
         return with_notes(table.cast(wanted), remarks)
 
-    def _sizes(self, clicks: Clicks, held: Any) -> Integers:
+    def sizes(self, own: Partitions[PublishedClicks]) -> Integers:
         """How many units hold 0..d published pairs among their bounded ones."""
-        units = int(clicks.bounded.table.unit.nunique().to_pyarrow().as_py())
-        sizes = held.group_by("unit").aggregate(bin=held.count())
-        found = _histogram(sizes, self.pairs.d + 1)
-        found[0] = units - int(found.sum())
-        return found
+        from murmurlog.mechanisms.synthetic.clicks import count_sizes
 
-    def _couples(self, clicks: Clicks, held: Any, entropy: Entropy) -> Tally:
+        return add_up(own, partial(count_sizes, most=self.pairs.d))
+
+    def couples(
+        self, own: Partitions[PublishedClicks], pairs: int, unit: str, entropy: Entropy
+    ) -> Tally:
         """How many units hold both of two published pairs; at most r such couples a unit."""
-        import ibis
-
-        from murmurlog.counting.bound import bound
-        from murmurlog.counting.items import TableItems
-        from murmurlog.counting.tally import tally
+        from murmurlog.counting.bound import Bound
+        from murmurlog.counting.tally import Tally, count_items
+        from murmurlog.mechanisms.synthetic.clicks import bounded_couples
 
         assert self.together
-        other = held.view()
-        both = held.join(other, [held.unit == other.unit, held.pair < other.pair]).select(
-            unit=held.unit,
-            time=ibis.null("timestamp"),
-            first=held.pair.cast("string"),
-            second=other.pair.cast("string"),
-        )
-        items = TableItems(
-            engine=clicks.bounded.engine,
-            table=both,
-            kind="together",
-            keys=("first", "second"),
-            unit=clicks.bounded.unit,
-            timed=False,
-        )
-        return tally(bound(items, per_user=self.together.d, way="random", entropy=entropy))
+        bound = Bound.of(self.together.d, "random", timed=False, entropy=entropy)
+        bounded = own.derive(partial(bounded_couples, pairs=pairs, bound=bound))
+        return Tally(
+            shards=bounded.add_up(count_items), bounded=bounded, kind="together",
+            keys=("first", "second"), unit=unit, per_user=self.together.d,
+        )  # fmt: skip
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """A user, a count or a measured value that is never generated."""
@@ -397,62 +391,30 @@ def parse_measures(text: str | None) -> tuple[str, ...]:
     return tuple(name for name in MEASURES if name in names)
 
 
-def _with_traits(bounded: Bounded, held: Items, spreads: Mapping[str, float]) -> Any:
-    """The bounded clicks with the bin of each in what is measured; null where it has none.
+def publish(gathered: Gathered, pairs: pa.Table) -> Partitions[PublishedClicks]:
+    """The published ones among the bounded clicks of each unit."""
+    from murmurlog.mechanisms.synthetic.clicks import list_pairs, published_clicks
 
-    Of a unit's rows with this click: the least rank, the hour of the first, how many there are.
-    """
-    import ibis
-
-    if not spreads:
-        return bounded.table
-    rows = held.table
-    traits = {
-        "rank": rows["rank"].min(where=rows["rank"] >= 1),
-        "hour": rows.time.min().hour(),
-        "count": rows.count(),
-    }
-    own = rows.group_by(["unit", *held.keys]).aggregate(**{name: traits[name] for name in spreads})
-    bins = {}
-    for name in spreads:
-        place = own[name].cast("int64") - FIRST[name]
-        # An engine takes the least of null and a number to be the number.
-        some = ibis.least(place, BINS[name] - 1)
-        bins[name] = ibis.ifelse(place.isnull(), ibis.null("int64"), some)
-    joined = bounded.table.join(own, ["unit", *held.keys])
-    return bounded.engine.materialise(joined.select(*bounded.table.columns, **bins))
+    listed = gathered.clicks.share(list_pairs(gathered.text_keys, pairs))
+    return gathered.clicks.derive(partial(published_clicks, pairs=listed))
 
 
-def _published(clicks: Clicks, pairs: pa.Table) -> Any:
-    """The published ones among the bounded clicks of each unit, with the number of the pair."""
-    engine = clicks.bounded.engine
-    pair = pa.array(np.arange(pairs.num_rows), pa.int64())
-    listed = engine.keep(pairs.select(["query", "url"]).append_column("pair", pair))
-    return engine.materialise(clicks.table.join(listed, ["query", "url"]).drop("query", "url"))
+def spread_of(own: Partitions[PublishedClicks], name: str) -> Integers:
+    """How many units are in each bin; a unit is in that of its first published click that has one."""
+    from murmurlog.mechanisms.synthetic.clicks import count_bins
+
+    return add_up(own, partial(count_bins, name=name))
+
+
+def add_up(own: Partitions[PublishedClicks], count: Callable[..., Integers]) -> Integers:
+    """The sums of what is counted in each partition."""
+    return np.asarray(np.sum([*own.results(count)], axis=0))
 
 
 def _links(couples: pa.Table, users: Integers, sizes: Integers) -> invented.Links:
     """The published couples as links between pairs."""
     first, second = (couples[name].cast(pa.int64()).to_numpy() for name in ("first", "second"))
     return invented.Links.of(first, second, couples["users"].to_numpy(), users, sizes)
-
-
-def _spread(held: Any, name: str) -> Integers:
-    """How many units are in each bin; a unit is in that of its first published click that has one."""
-    import ibis
-
-    some = held.filter(held[name].notnull())
-    first = ibis.row_number().over(ibis.window(group_by="unit", order_by="place"))
-    one = some.mutate(nth=first).filter(ibis._.nth == 0).select("unit", bin=ibis._[name])
-    return _histogram(one, BINS[name])
-
-
-def _histogram(table: Any, bins: int) -> Integers:
-    """How many rows have each number of 0..bins-1 in the column `bin`."""
-    counted = table.group_by("bin").aggregate(n=table.count()).to_pyarrow()
-    found = np.zeros(bins, np.int64)
-    found[counted["bin"].to_numpy()] = counted["n"].to_numpy()
-    return found
 
 
 def _noisy(true: Integers, scale: float, entropy: Entropy) -> Integers:

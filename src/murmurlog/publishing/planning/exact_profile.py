@@ -1,19 +1,25 @@
 """The exact profile of a log, for the owner only: it must not be published."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from murmurlog.bundle.canonical import CHOICES
 from murmurlog.bundle.options import split_keywords
-from murmurlog.counting.items import items
+from murmurlog.counting.items import Integers, ItemFinder
+from murmurlog.counting.sorting import first_of_each
 from murmurlog.errors import UsageError
 from murmurlog.logs.broken_rows import check_broken
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.inputs import LogSource, local_source
-from murmurlog.logs.log import read, rows_hit
+from murmurlog.logs.log import Log, read, rows_hit
 from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.rows import Rows
 from murmurlog.logs.screen import load
 from murmurlog.logs.source import find, guess
 
@@ -87,11 +93,11 @@ def _look(
             if (kind == "click" and not log.has_urls) or (kind == "pair" and not log.has_times):
                 continue
             say(f"counting {kind}")
-            per_user[kind] = _items_per_user(items(log, kind=kind))
-        users = log.table.user.nunique().to_pyarrow().as_py()
+            per_user[kind] = _items_per_user(log, kind)
+        users = sum(log.partitions.results(_count_users))
     return {
         "rows": log.rows,
-        "users": int(users),
+        "users": users,
         "shape": found.shape,
         "columns": dict(found.columns),
         "proposed": proposed,
@@ -101,13 +107,37 @@ def _look(
     }
 
 
-def _items_per_user(held: Any) -> dict[str, float]:
-    distinct = held.table.select("unit", *held.keys).distinct()
-    counted = distinct.group_by("unit").aggregate(n=distinct.count())
-    row = counted.aggregate(
-        mean=counted.n.mean(), p50=counted.n.quantile(0.5), p99=counted.n.quantile(0.99)
-    )
-    return {name: float(value or 0) for name, value in row.to_pyarrow().to_pylist()[0].items()}
+def _count_users(rows: Rows) -> int:
+    return len(np.unique(rows.unit))
+
+
+def _items_per_user(log: Log, kind: str) -> dict[str, float]:
+    """The mean and the quantiles of distinct items over the users who have any."""
+    users = np.zeros(1, np.int64)  # by how many items they have
+    for part in log.partitions.results(partial(_histogram, find=ItemFinder(kind=kind))):
+        users, part = sorted((users, part), key=len, reverse=True)
+        users[: len(part)] += part
+    users[0] = 0
+    items = np.arange(len(users))
+    mean = float((users * items).sum() / max(1, users.sum()))
+    return {"mean": mean, "p50": _quantile(users, 0.5), "p99": _quantile(users, 0.99)}
+
+
+def _histogram(rows: Rows, *, find: ItemFinder) -> Integers:
+    """How many users of a partition have 0, 1, 2, ... distinct items."""
+    found = find(rows)
+    new = first_of_each(found.unit, found.item)
+    return np.bincount(np.bincount(found.unit[new], minlength=1)).astype(np.int64)
+
+
+def _quantile(users: Integers, share: float) -> float:
+    """A quantile of the numbers of items; between two users, as far as it lies between them."""
+    if not users.any():
+        return 0.0
+    place = share * (int(users.sum()) - 1)
+    before, after = np.searchsorted(np.cumsum(users), [int(place) + 1, math.ceil(place) + 1])
+    part = place - int(place)
+    return float(before * (1 - part) + after * part)
 
 
 def _pairs(text: str | None) -> dict[str, str]:

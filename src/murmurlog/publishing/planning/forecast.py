@@ -1,34 +1,37 @@
 """What a mechanism would publish: forecasts by simulation on a log without texts.
 
-A simulation runs the mechanism's own steps, with seeded noise, on a `StandInLog`. Mechanisms that
-threshold counts run their own `release`. Rounds are simulated on arrays, ten times as fast as in an
-engine; a test compares both item by item. Noise drawn here is never published.
+A simulation is the mechanism's own release, with seeded noise, of a `StandInLog` as partitions: items are
+named by their numbers. Nothing that is drawn here is published.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from murmurlog.counting.tally import Tally
-from murmurlog.errors import UsageError
+from murmurlog.counting.bound import BoundedItems
+from murmurlog.counting.items import PublicNames
+from murmurlog.counting.tally import Tally, count_items
+from murmurlog.errors import EngineError, UsageError
+from murmurlog.logs.partitions import SHARDS, LocalPartitions, Partitions
+from murmurlog.logs.rows import Texts
+from murmurlog.logs.text_keys import TextKeys, order_of_keys
+from murmurlog.logs.workspace import Workspace, cores
 from murmurlog.mechanisms import Korolova, Mechanism, Rounds, Threshold
-from murmurlog.mechanisms.rounds.fresh_counts import Noise, count_users
-from murmurlog.mechanisms.rounds.holders import holders_of_pairs
-from murmurlog.privacy import WeightedCounts
-from murmurlog.privacy.counts import GRID
-from murmurlog.privacy.rounds import FULL
-from murmurlog.privacy.sampler import Entropy, Integers, SeededEntropy
+from murmurlog.mechanisms.rounds.select import Candidates, pairs_in_bounded, weigh_first
+from murmurlog.privacy.sampler import Integers, SeededEntropy
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.planning.stand_in_log import StandInLog
 
 TOP = 100  # the most popular items, whose count errors are reported
 EVEN = 0.5
+PAIRS_A_PARTITION, MOST_PARTITIONS = 1_000_000, 16
+ITEMS_A_SHARD = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +58,6 @@ class Forecast:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counts(Tally):
-    """A tally of a stand-in log, whose rows are in memory instead of in an engine."""
-
-    engine: Any = None
-    table: pa.RecordBatch
-
-    def batches(self, entropy: Entropy | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows at once."""
-        yield self.table
-
-
 class Simulation:
     """Runs mechanisms on a stand-in log; caches what they share."""
 
@@ -74,8 +65,10 @@ class Simulation:
         self.stand_in = stand_in
         self.users = stand_in.users()
         self.top = np.argsort(-self.users, kind="stable")[:TOP]
-        self._held = lru_cache(maxsize=3)(self._bounded)
-        self._tally = lru_cache(maxsize=16)(self._tallied)
+        self._partitions = StandInPartitions(stand_in.size)
+        self._every = self._partitions.of(stand_in)
+        self._candidates = lru_cache(maxsize=3)(self._candidates_of)
+        self._tally = lru_cache(maxsize=16)(self._tally_of)
 
     def forecast(self, mechanism: Mechanism, *, repeats: int = 1, seed: int = 0) -> Forecast:
         """The mean of several simulations; the same for the same seed."""
@@ -109,31 +102,35 @@ class Simulation:
     def _run(self, mechanism: Mechanism, seed: int) -> tuple[Integers, Integers | None]:
         """The published items' numbers and their counts, or None if there are no counts."""
         if isinstance(mechanism, Rounds):
-            held, numbers = self._held(mechanism.schedule.d)
-            noise = simulated_noise(seed)
-            shown = select(mechanism, held, noise=noise)
-            shown = numbers[shown]
-            return shown, count(mechanism, self.stand_in, shown, noise=noise)
-        if not isinstance(mechanism, Threshold | Korolova):
+            candidates = self._candidates(mechanism.schedule.d)
+            table = mechanism.release(candidates, entropy=SeededEntropy(seed))
+        elif isinstance(mechanism, Threshold | Korolova):
+            table = mechanism.release(self._tally(mechanism.d), entropy=SeededEntropy(seed))
+        else:
             raise UsageError(no_forecast(str(mechanism)))
-        table = mechanism.release(self._tally(mechanism.d), entropy=SeededEntropy(seed))
-        shown = np.array(table["query"].to_pylist(), np.int64)
+        shown = pc.cast(table["query"], pa.int64()).to_numpy()
         return shown, table["users"].to_numpy() if "users" in table.column_names else None
 
-    def _bounded(self, per_user: int) -> tuple[StandInLog, Integers]:
-        return self.stand_in.bounded(per_user).renumbered()
-
-    def _tallied(self, per_user: int) -> Counts:
-        users = self.stand_in.bounded(per_user).users()
-        held = np.flatnonzero(users)
-        query = pa.array(held).cast(pa.string())
-        return Counts(
-            table=pa.record_batch({"query": query, "users": pa.array(users[held])}),
+    def _candidates_of(self, per_user: int) -> Candidates:
+        bounded = self._partitions.of(self.stand_in.bounded(per_user))
+        return Candidates(
+            bounded=bounded,
+            first=bounded.add_up(weigh_first),
+            counted=self._every,
+            pairs=pairs_in_bounded,
             kind="query",
             keys=("query",),
             unit="user",
             per_user=per_user,
+            text_keys=self._partitions.text_keys,
         )
+
+    def _tally_of(self, per_user: int) -> Tally:
+        bounded = self._partitions.of(self.stand_in.bounded(per_user))
+        return Tally(
+            shards=bounded.add_up(count_items), bounded=bounded, kind="query", keys=("query",),
+            unit="user", per_user=per_user,
+        )  # fmt: skip
 
     def _error(self, shown: Integers, counts: Integers) -> float:
         estimate = np.zeros(self.stand_in.size)
@@ -148,57 +145,50 @@ def no_forecast(mechanism: str) -> str:
     return f"no forecast is available for {mechanism}: choose rounds, threshold or korolova"
 
 
-def simulated_noise(seed: int) -> Noise:
-    """Rounded Gaussian noise from floating point: fast and reproducible, so it protects nothing."""
-    rng = np.random.default_rng(seed)
-    return lambda scale, count: np.rint(scale * rng.standard_normal(count)).astype(np.int64)
+class StandInPartitions:
+    """Stand-in logs as partitions in this process's memory; an item's text is its number."""
+
+    def __init__(self, size: int) -> None:
+        self.text_keys = TextKeys(SeededEntropy(0).stream("keys"))
+        texts = pa.array(np.arange(size)).cast(pa.string())
+        keys = self.text_keys.texts(texts)
+        order = order_of_keys(keys)
+        self._keys, self._texts = keys[order], texts.take(pa.array(order))
+        self._place = np.empty(size, np.int64)  # of each item in the order of keys
+        self._place[order] = np.arange(size)
+        # As the stand-in log is in memory, so is what follows from it: there is no folder.
+        self._workspace = Workspace(_no_folder, memory=1 << 62, threads=cores())
+
+    def of(self, log: StandInLog) -> Partitions[BoundedItems]:
+        """The log's units, side by side in partitions."""
+        many = max(1, min(MOST_PARTITIONS, log.pairs // PAIRS_A_PARTITION))
+        units = np.linspace(0, log.units, many + 1).astype(np.int64)
+        ends = np.searchsorted(log.unit, units).tolist()
+        parts = [self._part(log, start, end) for start, end in zip(ends, ends[1:], strict=False)]
+        shards = 1 + min(SHARDS, len(self._keys) // ITEMS_A_SHARD)
+        return LocalPartitions(list(map(self._workspace.keep, parts)), self._workspace, shards)
+
+    def _part(self, log: StandInLog, start: int, end: int) -> BoundedItems:
+        """The units of some rows."""
+        unit, item = log.unit[start:end], self._place[log.item[start:end]]
+        there = np.zeros(len(self._keys), bool)
+        there[item] = True
+        held = np.flatnonzero(there)
+        number = np.cumsum(there, dtype=np.int32) - np.int32(1)
+        first = int(unit[0]) if len(unit) else 0
+        return BoundedItems(
+            unit=(unit - first).astype(np.int32),
+            item=number[item],
+            keys=self._keys[held],
+            names=(PublicNames(self._texts, held),),
+            texts=Texts(self._workspace),
+            text_keys=self.text_keys,
+            units=int(np.count_nonzero(np.diff(unit, prepend=-1))),
+        )
 
 
-def select(mechanism: Rounds, held: StandInLog, *, noise: Noise) -> Integers:
-    """The numbers of the items that `Rounds.select` publishes, of items numbered without gaps."""
-    s = mechanism.schedule
-    unit, item, size = held.unit, held.item, held.size
-    attention = np.full(len(unit), FULL, np.int64)
-    alive, remembered = np.arange(size), np.zeros(size, np.int64)
-    shown = [np.zeros(0, np.int64)]
-    for k, scale in enumerate(s.scales):
-        W = _weights(unit, item, attention, held.units, size)[alive]
-        z = W + noise(scale * GRID, len(W))
-        found = mechanism.judged(k, z, remembered)
-        shown.append(alive[found.passed])
-        if not found.on.any():
-            break
-        alive, remembered = alive[found.on], found.remembered
-        next_attention = np.zeros(size, np.int64)
-        next_attention[alive] = found.attention
-        kept = next_attention[item] > 0
-        unit, item = unit[kept], item[kept]
-        attention = next_attention[item]
-    return np.sort(np.concatenate(shown))
-
-
-def _weights(
-    unit: Integers, item: Integers, attention: Integers, units: int, size: int
-) -> Integers:
-    """The sum over units of floor(GRID h_i / |h|); sums of such integers are exact in a float."""
-    square = attention * attention
-    squares = np.bincount(unit, weights=square, minlength=units).astype(np.int64)[unit]
-    root = np.floor(attention * GRID / np.sqrt(squares)).astype(np.int64)
-    root -= root * root * squares > square * GRID**2
-    return np.bincount(item, weights=root, minlength=size).astype(np.int64)
-
-
-def count(mechanism: Rounds, log: StandInLog, shown: Integers, *, noise: Noise) -> Integers | None:
-    """The estimated users of the published items; None if the mechanism publishes no counts."""
-    counts = mechanism.schedule.counts
-    if not isinstance(counts, WeightedCounts):
-        return None
-    place = np.full(log.size, -1, np.int64)
-    place[shown] = np.arange(len(shown))
-    item = place[log.item]
-    holders = holders_of_pairs(log.unit[item >= 0], item[item >= 0], size=len(shown))
-    found = count_users(holders, counts, noise).estimates
-    return np.rint(found.users).astype(np.int64)
+def _no_folder() -> Path:
+    raise EngineError("a forecast's memory is full: this is a bug")
 
 
 def explain(plan: Plan, simulation: Simulation | None = None) -> str:

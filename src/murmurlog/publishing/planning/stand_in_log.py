@@ -3,14 +3,17 @@
 It is taken from a log, a generated one or one in files. Draws no privacy noise.
 """
 
+import tempfile
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from pathlib import Path
 
-import ibis
 import numpy as np
 
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import items
+from murmurlog.bundle.scratch import scratch
+from murmurlog.counting.bound import Bound
+from murmurlog.counting.holdings import Pairs, together
+from murmurlog.counting.items import ItemFinder, check
 from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.inputs import LogSource, local_source
@@ -18,8 +21,9 @@ from murmurlog.logs.invented.generate import ROWS_A_USER, invent, write
 from murmurlog.logs.invented.populations import POPULATIONS
 from murmurlog.logs.log import Log, read
 from murmurlog.logs.options import SourceOptions
+from murmurlog.logs.rows import Rows
 from murmurlog.logs.screen import load
-from murmurlog.logs.source import find
+from murmurlog.logs.source import Source, find
 from murmurlog.privacy.sampler import Integers, SeededEntropy
 
 LIKE = ("plain", *POPULATIONS)
@@ -44,12 +48,6 @@ class StandInLog:
         """The first items of each unit. Units and items keep their numbers."""
         kept = self.place < per_user
         return replace(self, unit=self.unit[kept], item=self.item[kept], place=self.place[kept])
-
-    def renumbered(self) -> tuple["StandInLog", Integers]:
-        """The same with items numbered anew, without gaps, and the old number of each."""
-        there = self.users() > 0
-        item = (np.cumsum(there) - 1)[self.item]
-        return replace(self, item=item, size=int(there.sum())), np.flatnonzero(there)
 
     def users(self) -> Integers:
         """How many units hold each item."""
@@ -78,10 +76,8 @@ def of_file(
 ) -> StandInLog:
     """The stand-in of a log in files, read and screened as for a release; exact."""
     options = read_as or SourceOptions()
-    with local_source(source, options) as path, connect(memory=memory) as engine:
-        found = find(path, options)
-        log = read(found, engine=engine, url="path" if kind == "click" else None, screen=load())
-        return of_log(log, kind=kind, unit=unit)
+    with local_source(source, options) as path:
+        return _of_source(find(path, options), kind=kind, unit=unit, memory=memory)
 
 
 def of_shape(
@@ -94,28 +90,38 @@ def of_shape(
         raise UsageError(f"--users must be at least 1, not {users}")
     a_user = ROWS_A_USER if like == "plain" else POPULATIONS[like].rows / POPULATIONS[like].users
     made = invent(rows=round(users * a_user), seed=seed, like=None if like == "plain" else like)
-    with connect() as engine:
-        path = engine.folder / "invented.parquet"
-        write(made, path)
+    with scratch(Path(tempfile.gettempdir())) as folder:
+        write(made, folder / "invented.parquet")
+        return _of_source(find(str(folder / "invented.parquet")), kind=kind, unit=unit)
+
+
+def _of_source(source: Source, *, kind: str, unit: str, memory: str | None = None) -> StandInLog:
+    check(source, kind=kind, unit=unit)
+    with connect(memory=memory) as engine:
         log = read(
-            find(str(path)), engine=engine, url="path" if kind == "click" else None, screen=load()
-        )
-        return of_log(log, kind=kind, unit=unit)
+            source, engine=engine, url="path" if kind == "click" else None, screen=load(),
+            unit=unit, entropy=SeededEntropy(0),
+        )  # fmt: skip
+        return of_log(log, kind=kind)
 
 
-def of_log(log: Log, *, kind: str = "query", unit: str = "user") -> StandInLog:
+def of_log(log: Log, *, kind: str = "query") -> StandInLog:
     """The stand-in of a log; exact, so nothing protects it."""
-    held = items(log, kind=kind, unit=unit)
-    kept = bound(held, per_user=ALL, places=True, entropy=SeededEntropy(0))
-    numbered = kept.table.select(
-        unit=_number(["unit"]), item=_number(list(held.keys)), place=kept.table.place
-    )
-    found = log.engine.materialise(numbered).to_pyarrow()
-    return _sorted(*(found[name].to_numpy().astype(np.int64) for name in found.column_names))
+    bound = Bound.of(ALL, None, timed=log.has_times, entropy=SeededEntropy(0), places=True)
+    work = partial(_places, find=ItemFinder(kind=kind), bound=bound)
+    held = together(log.partitions.results(work))
+    return _sorted(held.unit, held.item, held.number)
 
 
-def _number(keys: list[str]) -> Any:
-    return ibis.dense_rank().over(ibis.window(order_by=keys)).cast("int64")
+def _places(rows: Rows, *, find: ItemFinder, bound: Bound) -> Pairs:
+    """The items of each unit of a partition, and the place of each in the unit's order; no texts."""
+    items = find(rows)
+    bounded = bound(items)
+    assert bounded.place is not None
+    return Pairs(
+        unit=bounded.unit, item=bounded.item, number=bounded.place, unit_keys=items.unit_keys,
+        keys=bounded.keys, columns=[],
+    )  # fmt: skip
 
 
 def _sorted(unit: Integers, item: Integers, place: Integers) -> StandInLog:

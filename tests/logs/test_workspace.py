@@ -1,0 +1,127 @@
+"""Values stay in memory where they fit, and in private files where they do not; either way they are the same."""
+
+import os
+import stat
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from murmurlog.errors import EngineError
+from murmurlog.logs.workspace import Resident, cores, memory_of_machine, open_workspace
+
+
+def files_of(workspace):
+    return sorted(path.name for path in workspace.folder.glob("*.values"))
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 30])
+def test_a_value_comes_back_as_it_was(tmp_path, memory):
+    value = {"a": np.arange(7), "b": pa.array(["x", None, ""], pa.large_string()), "c": ("t", 1.5)}
+    with open_workspace(memory=memory, folder=tmp_path) as workspace:
+        kept = workspace.keep(value)
+        assert (kept.load()["a"] == value["a"]).all()
+        for mapped in (False, True):
+            again = kept.load(mapped=mapped)
+            assert again["b"].equals(value["b"])
+            assert again["c"] == value["c"]
+        assert bool(files_of(workspace)) == (memory == 0)
+        kept.close()
+        assert not files_of(workspace)
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 30])
+def test_runs_of_rows_are_read_one_by_one(tmp_path, memory):
+    rows = np.arange(30, dtype=np.uint64).reshape(10, 3)
+    with open_workspace(memory=memory, folder=tmp_path) as workspace:
+        slices = workspace.keep_slices(rows, [0, 4, 4, 10])
+        for part, wanted in zip(slices, (rows[:4], rows[4:4], rows[4:]), strict=True):
+            assert np.array_equal(part.load(), wanted)
+        assert len(files_of(workspace)) == (memory == 0)
+        for part in slices:
+            part.close()
+        assert not files_of(workspace)
+
+
+def test_what_is_closed_leaves_room_for_others(tmp_path):
+    values = [np.zeros(1000, np.int64) for _ in range(3)]
+    with open_workspace(memory=36_000, folder=tmp_path) as workspace:  # two values
+        kept = [workspace.keep(value) for value in values]
+        assert len(files_of(workspace)) == 1
+        kept[0].close()
+        workspace.keep(values[0])
+        assert len(files_of(workspace)) == 1
+
+
+def test_files_are_private_and_gone_at_the_end(tmp_path):
+    with open_workspace(memory=0, folder=tmp_path) as workspace:
+        workspace.keep(np.arange(10))
+        (path,) = workspace.folder.glob("*.values")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(workspace.folder.stat().st_mode) == 0o700
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_folder_is_made_while_everything_fits(tmp_path):
+    with open_workspace(folder=tmp_path) as workspace:
+        workspace.keep(np.arange(10))
+        assert not list(tmp_path.iterdir())
+
+
+def test_an_object_that_stays_is_the_same_one_after_a_file(tmp_path):
+    resident = Resident()
+    with open_workspace(memory=0, folder=tmp_path) as workspace:
+        kept = workspace.keep({"resident": resident, "rows": np.arange(3)})
+        assert kept.load()["resident"] is resident
+
+
+def test_a_full_disk_is_an_error_that_leaves_no_file(tmp_path, monkeypatch):
+    with open_workspace(memory=0, folder=tmp_path) as workspace:
+        folder = workspace.folder
+
+        def refuse(path, *_, **__):
+            path.touch()
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("builtins.open", refuse)
+        with pytest.raises(EngineError, match="no room left for temporary files"):
+            workspace.keep(np.arange(10))
+        monkeypatch.undo()
+        assert not list(folder.glob("*.values"))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_come_in_the_order_of_inputs(threads):
+    with open_workspace(threads=threads) as workspace:
+        assert list(workspace.map(lambda n: n * n, range(50))) == [n * n for n in range(50)]
+
+
+def test_no_more_inputs_are_taken_than_threads_need():
+    taken = []
+
+    def inputs():
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    with open_workspace(threads=2) as workspace:
+        results = workspace.map(lambda n: n, inputs())
+        assert next(results) == 0
+        assert len(taken) <= 4
+        results.close()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_ends_the_work_and_is_the_one_that_is_seen(threads):
+    def work(number):
+        if number == 3:
+            raise EngineError("number 3")
+        return number
+
+    with open_workspace(threads=threads) as workspace, pytest.raises(EngineError, match="number 3"):
+        list(workspace.map(work, range(1000)))
+
+
+def test_a_workspace_takes_what_the_machine_has():
+    assert 1 <= cores() <= (os.cpu_count() or 1)
+    assert 1e8 < memory_of_machine() < 1e14
