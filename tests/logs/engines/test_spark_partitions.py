@@ -25,7 +25,8 @@ from murmurlog.publishing.target import Place
 RELEASES = (
     "threshold-by", "threshold-untimed", "keywords", "korolova-rows", "zealous-pdp", "rounds",
     "rounds-by", "rounds-random", "rounds-days", "rounds-months", "rounds-itemsets", "rounds-pool",
-    "rounds-windows",
+    "rounds-windows", "sessions", "sessions-whole", "session-tree", "pool", "left-out", "synthetic",
+    "zealous-keywords", "korolova-lists",
 )  # fmt: skip
 
 
