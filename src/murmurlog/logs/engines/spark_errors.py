@@ -30,8 +30,8 @@ _ERRORS: Mapping[str, tuple[type[MurmurlogError], str]] = {
     ),
     "No module named": (
         EngineError,
-        "the Python of the workers lacks a module. It needs pyarrow and numpy, and duckdb if times are "
-        "text or numbers: install them there, or name another Python with PYSPARK_PYTHON",
+        "the Python of the workers lacks a module. It needs what murmurlog needs here: numpy, pyarrow, "
+        "duckdb, scipy and mpmath. Install them there, or name another Python with PYSPARK_PYTHON",
     ),
     "PYTHON_VERSION_MISMATCH": (
         EngineError,
