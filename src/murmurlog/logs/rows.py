@@ -406,6 +406,14 @@ class RowReader:
                 place += 1
         return columns
 
+    def id_columns(self) -> list[int]:
+        """The words of a line that say where its texts are."""
+        after = self._time + 2
+        urls = self.cleaning.url is not None
+        kept = after + 3 + 4 * urls
+        others = [kept + 3 * place + 2 for place in range(len(self.cleaning.keep))]
+        return [after + 2, *([after + 5] if urls else []), *others]
+
     def settle(self, lines: Words) -> Rows:
         """The rows of a partition in order, with codes for units and texts."""
         within = self._within(lines)

@@ -13,18 +13,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import ibis
+import duckdb
 import pyarrow.parquet as pq
 
 from murmurlog.errors import EngineError, InputError
-from murmurlog.logs.duckdb_rows import (
-    USER_NUMBER,
-    missing_texts,
-    needed_columns,
-    raw_rows,
-    select_sql,
-    with_types,
-)
+from murmurlog.logs.duckdb_rows import INCOMING, column_types, needed_columns, select_sql
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.engines.spark import LITERALLY, SparkEngine, literal
 from murmurlog.logs.engines.spark_errors import translate_errors
@@ -59,24 +52,26 @@ class SourceRows:
 def source_rows(
     source: Source,
     engine: SparkEngine,
+    *,
     where: Mapping[str, str],
     keep: Sequence[str],
-    *,
     urls: bool,
-    say: Callable[[str], None] = lambda _: None,
+    read: Callable[[int], None] = lambda _: None,
 ) -> SourceRows:
     """The rows of a source, where Spark's workers read them."""
     if source.format != "parquet":
-        return _through_this_process(source, engine, where, keep, urls=urls, say=say)
-    texts = {role: name for role, name in source.columns.items() if role != "time"}
-    names = needed_columns(source, where, keep)
+        return _through_this_process(source, engine, where=where, keep=keep, urls=urls, read=read)
+    names = needed_columns(source, where, keep, urls=urls)
+    time = source.columns.get("time")
     with translate_errors():
         if source.uri:
-            frame = _at_uri(source, engine, [*texts.values(), *where, *keep])
+            frame = _at_uri(source, engine, [n for n in names if n != time or n in (*where, *keep)])
         else:
             frame = _on_disk(source, engine, names)
         frame = frame.select(*map(_name, names))
-        return SourceRows(frame, _statement(source, frame, where, keep, urls=urls), {})
+        return SourceRows(
+            frame, _statement(source, frame, names, where=where, keep=keep, urls=urls), {}
+        )
 
 
 def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
@@ -176,50 +171,24 @@ def _name(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 
-def _statement(
-    source: Source, frame: Any, where: Mapping[str, str], keep: Sequence[str], *, urls: bool
-) -> str:
+def _statement(source: Source, frame: Any, names: Sequence[str], **asked: Any) -> str:
     """The SQL by which DuckDB on the workers makes typed rows of a batch."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    incoming = to_arrow_schema(frame.schema).empty_table()
-    user = frame.schema[source.columns["user"]].dataType.simpleString()
-    numbered = user in WHOLE and not missing_texts(source, "user")
-    with connect() as duck:
-        duck.backend.con.register("incoming", incoming)
-        select = select_sql(source, "incoming", where, keep, numbered=numbered)
-        duck.sql(f"CREATE VIEW raw AS {select}")
-        rows = _typed(with_types(duck.backend.table("raw"), source), source, keep, urls=urls)
-        return f"WITH raw AS ({select}) {ibis.to_sql(rows, dialect='duckdb')}"
+    with duckdb.connect() as connection:
+        connection.register(INCOMING, to_arrow_schema(frame.schema).empty_table())
+        types = column_types(connection, INCOMING, names)
+    return select_sql(source, INCOMING, types, **asked)
 
 
-def _typed(raw: Any, source: Source, keep: Sequence[str], *, urls: bool) -> Any:
-    columns = {
-        "user": raw[USER_NUMBER if USER_NUMBER in raw.columns else "user"],
-        "query": raw.query,
-    }
-    if "time" in source.columns:
-        columns |= {"time": raw.time, "bad_time": raw.timed & raw.time.isnull()}
-    if urls:
-        columns |= {"url": raw.url, "rank": raw["rank"]}
-    return raw.select(**columns, **{f"k{i}": raw[f"k{i}"] for i in range(len(keep))})
-
-
-def _through_this_process(
-    source: Source,
-    engine: SparkEngine,
-    where: Mapping[str, str],
-    keep: Sequence[str],
-    *,
-    urls: bool,
-    say: Callable[[str], None],
-) -> SourceRows:
+def _through_this_process(source: Source, engine: SparkEngine, **asked: Any) -> SourceRows:
     """The rows that DuckDB reads here, moved to where the workers reach them."""
     file, broken = engine.private / "source.parquet", dict[str, int]()
-    with connect() as duck, ExitStack() as stack:
-        raw = raw_rows(source, duck, broken, where, keep, say)
+    with connect(folder=engine.private) as duck, ExitStack() as stack:
         out = None
-        for batch in duck.batches(_typed(raw, source, keep, urls=urls)):
+        for batch in duck.batches(source, broken=broken, **asked):
             out = out or stack.enter_context(pq.ParquetWriter(file, batch.schema))
             out.write_batch(batch)
+    if out is None:
+        raise InputError(f"{source.name} has no usable rows: there are none")
     return SourceRows(engine.adopt(file), None, broken)

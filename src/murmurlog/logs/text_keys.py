@@ -17,13 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.errors import InputError
+from murmurlog.errors import EngineError
 from murmurlog.logs.workspace import Resident
 from murmurlog.privacy.sampler import Entropy, Keys, SystemEntropy, mix
 
 LANES = 4
 TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
-TOO_LONG = "the source has a text, or a session, that is longer than the workers have keys for"
+MOST_PARTS = 8  # of a combination, where numbers are drawn ahead
+NOT_DRAWN = "a text or a list is longer than the workers have numbers for"
 NO_KEYS: Keys = np.zeros((0, 2), np.uint64)
 
 _HALF = np.uint64(32)
@@ -44,10 +45,14 @@ class TextKeys(Resident):
         )
         self._number = np.frombuffer(entropy.stream("numbers").bytes(8), np.uint64)[0]
 
-    def draw_ahead(self, longest: int) -> None:
-        """Draws the numbers for texts of so many bytes. A copy in another process draws none of its own."""
-        for numbers in (self._texts, self._items, self._lists):
-            numbers.first(-(-longest // 4) + 2)
+    def draw_ahead(self, *, longest: int, members: int) -> None:
+        """Draws the numbers for texts of so many bytes and lists of so many members.
+
+        A copy in another process has these and draws none of its own.
+        """
+        self._texts.first(-(-longest // 4) + 2)
+        self._items.first(1 + 5 * MOST_PARTS)
+        self._lists.first(2 + 4 * members)
 
     def texts(self, texts: pa.Array) -> Keys:
         """The key of each text; that of a null is 0."""
@@ -158,10 +163,8 @@ class _Numbers:
         """At least so many rows of numbers, a column for each lane."""
         with self._lock:
             if missing := max(0, rows - len(self._drawn)):
-                if (
-                    self._entropy is None
-                ):  # other numbers would give a text another key than elsewhere
-                    raise InputError(TOO_LONG)
+                if self._entropy is None:  # other numbers would give a text another key than elsewhere
+                    raise EngineError(NOT_DRAWN)
                 fresh = np.frombuffer(self._entropy.bytes(8 * LANES * missing), np.uint64)
                 self._drawn = np.concatenate([self._drawn, fresh.reshape(missing, LANES)])
             return self._drawn

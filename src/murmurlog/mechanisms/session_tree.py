@@ -61,6 +61,7 @@ class SessionTree(Mechanism):
     selection: Rounds  # what every level runs; its counts come once, after the last level
 
     name: ClassVar[str] = "session-tree"
+    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     tables: ClassVar[tuple[str, ...]] = ("session",)
     ignored: ClassVar[tuple[str, ...]] = ("d",)  # the bound follows from l_s and l_q
     options: ClassVar[tuple[Option, ...]] = (*Sessions.options[:2], *Rounds.options[:3])

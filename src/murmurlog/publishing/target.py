@@ -18,9 +18,6 @@ from murmurlog.mechanisms import MECHANISMS
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.request import Running
 
-# What is made on Spark without holding every item in this process.
-SPARK_TABLES = ("keyword", "query", "pair", "click")
-
 
 def local_path(out: str | Path) -> Path:
     """The path of a bundle; raises for an address, to which nothing is written."""
@@ -88,18 +85,15 @@ class Place:
             return find_at(source, read, engine=engine)
 
     def check(self, plans: Mapping[str, Plan]) -> None:
-        """Raises if a table cannot be made there."""
-        for kind, each in plans.items():
-            made = each.mechanism
-            if self.running.engine in made.engines and (
-                self.running.engine != "spark" or kind in SPARK_TABLES
-            ):
-                continue
-            able = [name for name, one in MECHANISMS.items() if "spark" in one.engines]
-            raise EngineError(
-                f"a {kind} table by {made.name} is not made on Spark, which makes "
-                f"{', '.join(SPARK_TABLES)} by {', '.join(able)}: use --engine duckdb"
-            )
+        """Raises if a table cannot be made there: what brings rows to this process is not made on Spark."""
+        for kind, plan in plans.items():
+            mechanism = plan.mechanism
+            if self.running.engine not in mechanism.engines:
+                able = [name for name, one in MECHANISMS.items() if "spark" in one.engines]
+                raise EngineError(
+                    f"a {kind} table by {mechanism.name} is not made on Spark, which makes tables by "
+                    f"{', '.join(able)}: use --engine duckdb"
+                )
 
     @contextmanager
     def connect(self) -> Iterator[Engine]:

@@ -536,8 +536,8 @@ def test_what_does_not_go_with_spark_is_refused_before_it_starts(tmp_path):
         release(log, **spark, memory="8GB")
     with pytest.raises(UsageError, match="go with --engine spark only"):
         release(log, out=tmp_path / "b", master="local[1]")
-    with pytest.raises(EngineError, match="log table by synthetic is not made on Spark"):
-        release(log, **spark, mechanism="synthetic")
+    with pytest.raises(EngineError, match="query table by k-query is not made on Spark"):
+        release(log, **spark, mechanism="k-query:5", tables=["query"], accept_no_guarantee=True)
     with pytest.raises(UsageError, match="--out 'hdfs://x/y' is an address"):
         release(log, **spark | {"out": "hdfs://x/y"})
     with pytest.raises(UsageError, match="--engine 'flink' is not known"):

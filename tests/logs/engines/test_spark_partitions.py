@@ -1,5 +1,7 @@
 """What the workers of a cluster run, without Spark: releases are those of this machine."""
 
+import subprocess
+import sys
 from contextlib import nullcontext
 from unittest.mock import patch
 
@@ -11,14 +13,14 @@ import workers
 from engine_results import dump
 from quick_cases import sample_cases
 
-from murmurlog.errors import InputError
+from murmurlog.errors import EngineError
+from murmurlog.logs import rows
 from murmurlog.logs.engines import duckdb
-from murmurlog.logs.engines.spark_errors import TOO_LONG
 from murmurlog.logs.engines.spark_worker import pack, unpack
 from murmurlog.logs.log import read
 from murmurlog.logs.partitions import SHARDS, Sums
 from murmurlog.logs.source import find
-from murmurlog.logs.text_keys import TextKeys
+from murmurlog.logs.text_keys import NOT_DRAWN, TextKeys
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.target import Place
 
@@ -26,7 +28,8 @@ from murmurlog.publishing.target import Place
 RELEASES = (
     "threshold-by", "threshold-untimed", "keywords", "korolova-rows", "zealous-pdp", "rounds",
     "rounds-by", "rounds-random", "rounds-days", "rounds-months", "rounds-itemsets", "rounds-pool",
-    "rounds-windows",
+    "rounds-windows", "sessions", "sessions-whole", "session-tree", "pool", "left-out", "synthetic",
+    "zealous-keywords", "korolova-lists",
 )  # fmt: skip
 
 
@@ -80,9 +83,9 @@ def test_a_partition_has_no_texts_but_its_own():
     assert all(len(held) == used for held, used in parts)
 
 
-def own_texts(rows):
-    texts = rows.texts.take(np.arange(sum(map(len, rows.texts._parts))))
-    columns = [rows.query, rows.url, *rows.kept.values()]
+def own_texts(part):
+    texts = part.texts.take(np.arange(sum(map(len, part.texts._parts))))
+    columns = [part.query, part.url, *part.kept.values()]
     return texts, len(np.unique(np.concatenate([column.ids for column in columns])))
 
 
@@ -101,8 +104,8 @@ def test_sums_are_complete_when_the_work_is_done_and_come_by_range_of_keys():
     assert sum(shard.sums.sum() for shard in shards) == log.rows
 
 
-def count_queries(rows):
-    return Sums(rows.query.keys, np.bincount(rows.query.codes, minlength=len(rows.query.keys)))
+def count_queries(part):
+    return Sums(part.query.keys, np.bincount(part.query.codes, minlength=len(part.query.keys)))
 
 
 def test_results_are_deleted_once_they_are_read():
@@ -115,8 +118,8 @@ def test_results_are_deleted_once_they_are_read():
         assert engine.stored == [log.partitions.stored]
 
 
-def count_rows(rows):
-    return rows.count
+def count_rows(part):
+    return part.count
 
 
 def test_an_empty_log_has_partitions_and_sums():
@@ -126,15 +129,38 @@ def test_an_empty_log_has_partitions_and_sums():
         assert [shard.sums.sum() for shard in log.partitions.add_up(count_queries)] == [0] * SHARDS
 
 
+def test_a_large_unit_is_cut_to_the_same_rows_as_here(tmp_path):
+    path = tmp_path / "log.csv"
+    lines = [f"u,{time // 3},q{time % 70}" for time in range(3000)]
+    lines += [f"v{n},{n},q{n}" for n in range(50)]
+    path.write_text(
+        "\n".join(["user,time,query", *sorted(lines, key=lambda line: line[::-1])]) + "\n"
+    )
+
+    def rows_on(connected, **how):
+        with connected(**how) as engine:
+            log = read(
+                find(str(path)), engine=engine, entropy=SeededEntropy(1), url=None,
+            )  # fmt: skip
+            return sorted(row for part in log.partitions.results(dump) for row in part)
+
+    with patch.object(rows, "MOST_ROWS_A_UNIT", 100):
+        here = rows_on(duckdb.connect)
+        assert 100 < len(here) < 160
+        assert rows_on(workers.connect) == here
+        with patch.dict(rows.RowReader.__init__.__kwdefaults__, most_rows=120):
+            assert rows_on(workers.connect) == here
+
+
 def test_a_copy_of_the_keys_draws_no_numbers_of_its_own():
     """Else a text would have one key here and another there."""
     keys = TextKeys()
-    keys.draw_ahead(40)
+    keys.draw_ahead(longest=40, members=2)
     with workers.connect() as engine:
         copy = engine.share(keys)()
     texts = pa.array(["", "a", "é" * 20, None, "x" * 40])
     assert (copy.texts(texts) == keys.texts(texts)).all()
-    with pytest.raises(InputError, match=TOO_LONG):
+    with pytest.raises(EngineError, match=NOT_DRAWN):
         copy.texts(pa.array(["x" * 50]))
     keys.texts(pa.array(["x" * 50]))
 
@@ -142,13 +168,22 @@ def test_a_copy_of_the_keys_draws_no_numbers_of_its_own():
 def test_numbers_drawn_ahead_are_those_that_are_drawn_as_texts_come():
     texts = pa.array(["a", "b" * 1000, "c" * 33])
     ahead, later = TextKeys(SeededEntropy(3)), TextKeys(SeededEntropy(3))
-    ahead.draw_ahead(5000)
+    ahead.draw_ahead(longest=5000, members=0)
     assert (ahead.texts(texts) == later.texts(texts)).all()
 
 
 def test_the_numbers_of_the_keys_are_in_no_value():
     keys = TextKeys()
-    keys.draw_ahead(100_000)
+    keys.draw_ahead(longest=100_000, members=10)
     packed = pack({"keys": keys, "n": np.arange(3)})
     assert len(packed) < 1000
     assert unpack(packed, keys)["keys"] is keys
+
+
+def test_workers_load_no_engine():
+    code = (
+        "import sys, murmurlog.logs.engines.spark_worker\n"
+        "print({'ibis', 'duckdb', 'pyspark', 'pandas'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -82,7 +82,7 @@ class DuckEngine:
         def count(rows: int) -> None:  # of text bytes are measured, where it is read
             advance(0 if source.dialect else rows, rows=rows)
 
-        batches = self._batches(
+        batches = self.batches(
             source, where=where, keep=keep, urls=cleaning.url is not None, broken=broken,
             read=partial(advance, rows=0),
         )  # fmt: skip
@@ -92,7 +92,7 @@ class DuckEngine:
             broken[reason] = broken.get(reason, 0) + number
         return replace(found, broken=broken)
 
-    def _batches(self, source: Source, **asked: Any) -> Generator[pa.RecordBatch, None, None]:
+    def batches(self, source: Source, **asked: Any) -> Generator[pa.RecordBatch, None, None]:
         """The rows of a source, by a connection that is closed with the last of them."""
         with _translate_errors(), open_duckdb(self.workspace) as connection:
             yield from read_batches(source, connection=connection, **asked)

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow.parquet as pq
 
 from murmurlog.bundle.keys import NORMALISER
+from murmurlog.bundle.progress import Advance
 from murmurlog.bundle.scratch import PREFIX, scratch
 from murmurlog.errors import EngineError, UsageError
 from murmurlog.logs.cleaning import Cleaning
@@ -35,7 +36,7 @@ from murmurlog.logs.engines.spark_worker import (
     settle,
     unpack,
 )
-from murmurlog.logs.rows import ReadRows, RowReader
+from murmurlog.logs.rows import MOST_BYTES_A_VALUE, ReadRows, RowReader, Rows
 from murmurlog.logs.source import Source
 from murmurlog.logs.text_keys import TextKeys
 
@@ -43,7 +44,7 @@ T = TypeVar("T")
 
 ROWS_A_BATCH = 20_000
 BYTES_A_BATCH = 32 << 20
-LONGEST_TEXT = 2_000_000  # bytes, as of a record of text
+LONGEST_LIST = 10_000  # members of a session, say
 BYTES_A_PARTITION = 2 << 20  # of a source's files
 MOST_PARTITIONS = 4096
 ROW_GROUP = 16 << 20  # bytes; a stream holds about one row group
@@ -182,14 +183,16 @@ class SparkEngine:
         unit: str,
         text_keys: TextKeys,
         say: Callable[[str], None],
-        advance: Callable[[int], None],
+        advance: Advance,
     ) -> ReadRows:
         """The clean rows of a source in partitions of units."""
         from murmurlog.logs.spark_rows import source_rows
 
-        rows = source_rows(source, self, where, keep, urls=cleaning.url is not None, say=say)
-        say("normalising text")
-        text_keys.draw_ahead(LONGEST_TEXT)
+        rows = source_rows(
+            source, self, where=where, keep=keep, urls=cleaning.url is not None,
+            read=partial(advance, rows=0),
+        )  # fmt: skip
+        text_keys.draw_ahead(longest=MOST_BYTES_A_VALUE, members=LONGEST_LIST)
         bits = self._bits(rows.frame)
         reader = self.share(
             RowReader(
@@ -202,11 +205,11 @@ class SparkEngine:
         )  # fmt: skip
         ((_, packed),) = stored.read(COUNTS)
         counts = unpack(packed, text_keys)
-        advance(counts.rows)
+        advance(0 if source.dialect else counts.rows, rows=counts.rows)
         broken = {**rows.broken}
         for reason, number in counts.broken.items():
             broken[reason] = broken.get(reason, 0) + number
-        partitions = SparkPartitions[Any](stored, 1 << bits, self, reader, text_keys)
+        partitions = SparkPartitions[Rows](stored, 1 << bits, self, reader, text_keys)
         return ReadRows(
             partitions=partitions, rows=counts.rows, broken=broken, screened=counts.screened
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from murmurlog.errors import EngineError, InputError, MurmurlogError
-from murmurlog.logs.text_keys import TOO_LONG
+from murmurlog.logs.text_keys import NOT_DRAWN
 
 # Errors of Spark by a part of their text, and the messages shown instead, since Spark's own can
 # quote rows.
@@ -30,8 +30,8 @@ _ERRORS: Mapping[str, tuple[type[MurmurlogError], str]] = {
     ),
     "No module named": (
         EngineError,
-        "the Python of the workers lacks a module. It needs pyarrow and numpy, and duckdb if times are "
-        "text or numbers: install them there, or name another Python with PYSPARK_PYTHON",
+        "the Python of the workers lacks a module. It needs what murmurlog needs here: numpy, pyarrow, "
+        "duckdb, scipy and mpmath. Install them there, or name another Python with PYSPARK_PYTHON",
     ),
     "PYTHON_VERSION_MISMATCH": (
         EngineError,
@@ -56,7 +56,7 @@ _ERRORS: Mapping[str, tuple[type[MurmurlogError], str]] = {
         "a file of the source is damaged, or changed while it was read",
     ),
     "is not a Parquet file": (InputError, "a file of the source is not Parquet"),
-    TOO_LONG: (InputError, TOO_LONG),
+    NOT_DRAWN: (EngineError, NOT_DRAWN),
     "Invalid UTF8": (InputError, "the source holds text that is not valid UTF-8"),
     "UnicodeDecodeError": (InputError, "the source holds text that is not valid UTF-8"),
     "MALFORMED_CHARACTER": (InputError, "the source holds text that is not valid UTF-8"),

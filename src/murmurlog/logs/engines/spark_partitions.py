@@ -7,12 +7,12 @@ time, come to this process.
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from murmurlog.logs.engines.spark_worker import Work, derive, merge, split_sums, unpack
-from murmurlog.logs.partitions import Sums
+from murmurlog.logs.partitions import Partitions, Sums
 from murmurlog.logs.rows import RowReader
 from murmurlog.logs.text_keys import TextKeys
 
@@ -46,18 +46,22 @@ class Workers(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class SparkPartitions(Generic[T]):
+class SparkPartitions(Partitions[T]):
     """Values of the partitions of a log, on workers."""
 
     stored: Stored
-    count: int
+    number: int  # of partitions
     workers: Workers
     reader: Callable[[], RowReader]  # with the numbers of the keys, on the workers
     text_keys: TextKeys
 
+    @property
+    def count(self) -> int:
+        return self.number
+
     def derive(self, work: Callable[[T], U]) -> "SparkPartitions[U]":
         stored = self.workers.run(self.stored, partial(derive, work=work), reader=self.reader)
-        return replace(self, stored=stored)  # type: ignore[return-value]
+        return SparkPartitions(stored, self.number, self.workers, self.reader, self.text_keys)
 
     def add_up(self, work: Callable[[T], Sums]) -> "SparkShards":
         stored = self.workers.exchange(

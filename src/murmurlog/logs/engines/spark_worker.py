@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from io import BytesIO
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.keys import NORMALISER
-from murmurlog.logs.partitions import Sums, by_shard, merge_sums
-from murmurlog.logs.rows import Integers, RowPiece, RowReader, Rows, Texts
+from murmurlog.logs.partitions import Sums, shard_ends, sum_by_key
+from murmurlog.logs.rows import Column, Integers, RowReader, Rows, Texts, Words
 from murmurlog.logs.text_keys import TextKeys
 
 VALUES = pa.schema([("number", pa.int32()), ("value", pa.binary())])
@@ -29,10 +29,19 @@ ROWS_A_BATCH = 200_000  # of a source, that are cleaned at once
 BYTES_A_BATCH = 64 << 20
 BYTES_A_ANSWER = 8 << 20
 
+# Of DuckDB, as where it reads in this process; a worker has one core for a task.
+SETTINGS = {
+    "GLOBAL TimeZone": "UTC",
+    "arrow_large_buffer_size": "true",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_progress_bar": "false",
+    "threads": "1",
+}
+
 Batches = Iterator[pa.RecordBatch]
 Packed = Iterator[tuple[int, bytes]]  # numbers and values
 Work = Callable[[Batches, RowReader], Packed]
-HasTexts = TypeVar("HasTexts", RowPiece, Rows)
 
 
 class PartitionTexts(Texts):
@@ -162,14 +171,17 @@ def derive(batches: Batches, reader: RowReader, *, work: Callable[[Any], Any]) -
 def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sums]) -> Packed:
     """The sums that `work` makes of each value, by shard."""
     for _, value in _values(batches, reader):
-        for shard, sums in enumerate(by_shard(work(value))):
-            yield shard, pack(sums)
+        sums = work(value)
+        for shard, (start, end) in enumerate(pairwise(shard_ends(sums.keys))):
+            yield shard, pack(Sums(sums.keys[start:end], sums.sums[start:end]))
 
 
 def merge(batches: Batches, reader: RowReader) -> Packed:
     """The sums of each shard."""
     for shard, pieces in _grouped(batches, reader):
-        yield shard, pack(merge_sums([*pieces]))
+        every = [*pieces]
+        keys = np.concatenate([sums.keys for sums in every])
+        yield shard, pack(sum_by_key(keys, np.concatenate([sums.sums for sums in every])))
 
 
 def read_pieces(batches: Batches, reader: RowReader, *, statement: str | None) -> Packed:
@@ -182,11 +194,12 @@ def read_pieces(batches: Batches, reader: RowReader, *, statement: str | None) -
     for batch in _typed(_large(batches), statement):
         texts = PartitionTexts()
         own = replace(reader, texts=texts)
-        piece, broken, screened = own.clean(batch)
-        counts.add(len(piece.time), broken, screened)
-        for number, part in enumerate(own.route(piece)):
-            if len(part.time):
-                yield number, pack(_with_own_texts(part, texts))
+        clean, broken, screened = own.clean(batch)
+        counts.add(int(clean.usable.sum()), broken, screened)
+        lines, ends = own.route(own.lines(clean), 0, own.bits)
+        for number, (start, end) in enumerate(pairwise(ends)):
+            if end > start:
+                yield number, pack(_with_own_texts(lines[start:end], own))
     yield COUNTS, pack(counts)
 
 
@@ -199,34 +212,46 @@ def settle(batches: Batches, reader: RowReader) -> Packed:
                 total.add(counts.rows, counts.broken, counts.screened)
             yield COUNTS, pack(total)
             continue
-        texts, moved = PartitionTexts(), list[RowPiece]()
-        for piece, own in pieces:
-            moved.append(_with_ids(piece, partial(np.add, texts.add(own))))
-        rows = replace(reader, texts=texts).settle(moved)
-        rows, own = _with_own_texts(rows, texts)
-        yield number, pack(replace(rows, texts=PartitionTexts(own)))
+        own = replace(reader, texts=PartitionTexts())
+        waiting, size = [np.zeros((0, own.width), np.uint64)], 0
+        for lines, texts in pieces:
+            waiting.append(_with_ids(lines, own, partial(np.add, own.texts.add(texts))))
+            size += len(lines)
+            if size > own.most_rows:  # rows of a large unit that do not count
+                waiting = [own.cut(np.concatenate(waiting))]
+                size = len(waiting[0])
+        yield number, pack(_alone(own.settle(np.concatenate(waiting))))
 
 
-def _with_own_texts(value: HasTexts, texts: Texts) -> tuple[HasTexts, pa.Array]:
-    """The rows with ids that are places in an array of their own texts, and this array."""
-    columns = [value.query, value.url, *value.kept.values()]
-    ids = np.concatenate([column.ids for column in columns if column is not None])
+def _with_own_texts(lines: Words, reader: RowReader) -> tuple[Words, pa.Array]:
+    """The lines with ids that are places in an array of their own texts, and this array."""
+    ids = lines[:, reader.id_columns()].view(np.int64)
     own = np.unique(ids[ids >= 0])
-    return _with_ids(value, partial(np.searchsorted, own)), texts.take(own)
+    return _with_ids(lines, reader, partial(np.searchsorted, own)), reader.texts.take(own)
 
 
-def _with_ids(value: HasTexts, change: Callable[[Integers], Integers]) -> HasTexts:
-    """The rows with other ids; that of no text stays."""
+def _with_ids(lines: Words, reader: RowReader, change: Callable[[Integers], Any]) -> Words:
+    """The lines with other ids; that of no text stays."""
+    lines, columns = lines.copy(), reader.id_columns()
+    ids = lines[:, columns].view(np.int64)
+    lines[:, columns] = np.where(ids < 0, ids, change(ids)).view(np.uint64)
+    return lines
 
-    def column(texts: Any) -> Any:
-        ids = np.where(texts.ids < 0, texts.ids, change(texts.ids))
-        return replace(texts, ids=ids.astype(np.int64))
+
+def _alone(rows: Rows) -> Rows:
+    """The rows with an array of their own texts."""
+    columns = [column for column in (rows.query, rows.url, *rows.kept.values()) if column]
+    own = np.unique(np.concatenate([column.ids for column in columns]))
+
+    def moved(column: Column) -> Column:
+        return replace(column, ids=np.searchsorted(own, column.ids))
 
     return replace(
-        value,
-        query=column(value.query),
-        url=None if value.url is None else column(value.url),
-        kept={name: column(texts) for name, texts in value.kept.items()},
+        rows,
+        query=moved(rows.query),
+        url=moved(rows.url) if rows.url else None,
+        kept={name: moved(column) for name, column in rows.kept.items()},
+        texts=PartitionTexts(rows.texts.take(own)),
     )
 
 
@@ -253,8 +278,8 @@ def _typed(tables: Iterator[pa.Table], statement: str | None) -> Batches:
     import duckdb
 
     with duckdb.connect() as connection:
-        for setting in ("TimeZone = 'UTC'", "threads = 1", "enable_progress_bar = false"):
-            connection.execute(f"SET {setting}")
+        for name, value in SETTINGS.items():
+            connection.execute(f"SET {name} = '{value}'")
         for table in tables:
             connection.register("incoming", table)
             yield from connection.execute(statement).to_arrow_reader(ROWS_A_BATCH)
