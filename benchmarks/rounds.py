@@ -25,6 +25,7 @@ from statistics import mean
 
 import numpy as np
 import pyarrow as pa
+from murmurlog.mechanisms.rounds.weights import numbered
 
 from murmurlog.counting.bound import bound
 from murmurlog.counting.items import Items, TableItems
@@ -33,7 +34,6 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
-from murmurlog.mechanisms.rounds.weights import numbered
 from murmurlog.privacy.rounds import solve_rounds
 from murmurlog.privacy.sampler import SystemEntropy
 

@@ -22,6 +22,7 @@ from statistics import mean
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from murmurlog.mechanisms.rounds.weights import in_pools, numbered
 from rounds import D0, ENTROPY, as_items, as_rows, best, weighted
 
 from murmurlog.counting.bound import bound
@@ -29,7 +30,6 @@ from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.counting.tally import tally
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
-from murmurlog.mechanisms.rounds.weights import in_pools, numbered
 
 BUDGETS = {"epsilon 1, delta 1e-6": (1.0, 1e-6), "epsilon 3, delta e^-10": (3.0, math.exp(-10))}
 

@@ -163,7 +163,9 @@ class _Numbers:
         """At least so many rows of numbers, a column for each lane."""
         with self._lock:
             if missing := max(0, rows - len(self._drawn)):
-                if self._entropy is None:  # other numbers would give a text another key than elsewhere
+                if (
+                    self._entropy is None
+                ):  # other numbers would give a text another key than elsewhere
                     raise EngineError(NOT_DRAWN)
                 fresh = np.frombuffer(self._entropy.bytes(8 * LANES * missing), np.uint64)
                 self._drawn = np.concatenate([self._drawn, fresh.reshape(missing, LANES)])

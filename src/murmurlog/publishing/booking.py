@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from murmurlog.logs.rows import PERIODS
 from murmurlog.errors import Refused, UsageError
+from murmurlog.logs.rows import PERIODS
 from murmurlog.logs.source import Source
 from murmurlog.privacy import Guarantee, Loss
 from murmurlog.privacy.sampler import Entropy

@@ -23,7 +23,7 @@ from murmurlog.counting.tally import label
 from murmurlog.counting.unit_weights import give_weights
 from murmurlog.errors import EngineError, Refused, UsageError
 from murmurlog.logs.log import Log
-from murmurlog.logs.partitions import Partitions, Sums, SummedShards
+from murmurlog.logs.partitions import Partitions, SummedShards, Sums
 from murmurlog.logs.rows import Rows
 from murmurlog.logs.text_keys import NO_KEYS, TextKeys, distinct_keys, order_of_keys, places_of
 from murmurlog.mechanisms.protocol import View
@@ -319,7 +319,8 @@ def _sets_in_rows(
     rows: Rows, published: Published, *, find: ItemFinder
 ) -> tuple[Integers, Integers]:
     """Units and places of published sets: a unit holds a set if it holds all its members."""
-    assert published.members is not None and published.length is not None
+    assert published.members is not None
+    assert published.length is not None
     queries = distinct_keys(published.members)
     member = places_of(published.members, queries)
     items = find(rows)
