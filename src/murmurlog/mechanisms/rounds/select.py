@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from murmurlog.bundle.progress import measure
 from murmurlog.bundle.schema import keys_of
 from murmurlog.counting.bound import BoundedItems, find_and_bound
-from murmurlog.counting.items import ItemFinder
+from murmurlog.counting.items import ItemFinder, runs
 from murmurlog.counting.public_sets.sets import Domain, distinct
+from murmurlog.counting.sorting import distinct_pairs
 from murmurlog.counting.subsequences import Sets, items_for, sets_of
 from murmurlog.counting.tally import label
 from murmurlog.counting.unit_weights import give_weights
@@ -326,12 +327,25 @@ def _sets_in_rows(
     items = find(rows)
     places = places_of(items.keys, queries, ascending=True)
     items = items.with_items(places >= 0)
-    holds = np.zeros((int(items.unit.max(initial=-1)) + 1, len(queries)), bool)
-    holds[items.unit, places[items.item]] = True
+    query, unit = distinct_pairs(places[items.item], items.unit.astype(np.int64))
+    width = int(unit.max(initial=0)) + 1
+    holds = query * width + unit  # ascends
+    holders = np.bincount(query, minlength=len(queries))
+    first = np.cumsum(holders) - holders
     start = np.cumsum(published.length) - published.length
     units, sets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for place, (first, length) in enumerate(zip(start, published.length, strict=True)):
-        own = np.flatnonzero(holds[:, member[first : first + length]].all(axis=1))
+    for length in np.unique(published.length).tolist():
+        chosen = np.flatnonzero(published.length == length)
+        members = member[start[chosen][:, None] + np.arange(length)]
+        # Those who hold the rarest member, then of these who hold each of the others.
+        rarest = members[np.arange(len(chosen)), holders[members].argmin(axis=1)]
+        each = np.repeat(np.arange(len(chosen)), holders[rarest])
+        own = unit[runs(first[rarest], holders[rarest])]
+        for place in range(length):
+            pairs = members[each, place] * width + own
+            at = np.minimum(np.searchsorted(holds, pairs), len(holds) - 1)
+            there = holds[at] == pairs
+            each, own = each[there], own[there]
         units.append(own)
-        sets.append(np.full(len(own), place))
+        sets.append(chosen[each])
     return np.concatenate(units), np.concatenate(sets)
