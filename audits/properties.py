@@ -18,6 +18,7 @@ from hostile_bundles import paths, put, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
+from log_rows import pairs, rows_of
 
 import murmurlog
 from murmurlog.auditing.verify import verify
@@ -118,12 +119,13 @@ def _rows(path: Path) -> list[tuple[Any, ...]]:
     with connect() as engine:
         keys = {role: role for role in _NAMES} if ".jsonl" in path.name else None
         log = read(find(str(path), columns=keys), engine=engine)
-        found = log.table.select("user", "query", "time", "url").to_pyarrow().to_pylist()
-    others = {user for user, *_ in _OTHERS}
+        users = sorted({user for user, *_ in _OTHERS})
+        names = dict(zip(pairs(log.text_keys.texts(pa.array(users))), users, strict=True))
+        rows = rows_of(log).elements()
     return sorted(
-        (row["user"], row["query"], str(row["time"]), row["url"])
-        for row in found
-        if row["user"] in others
+        (names[user], query, str(time), url)
+        for _, user, time, query, url, *_ in rows
+        if user in names
     )
 
 

@@ -69,7 +69,7 @@ def drawn(path: Path, users: int, draws: int) -> Drawn:
     def often(mechanism: Rounds, held: Any, *, entropy: Entropy) -> pa.Table:
         tables = [once(mechanism, held, entropy=entropy) for _ in range(draws)]
         missing = sum(QUERY not in table["query"].to_pylist() for table in tables)
-        units = int(held.table.unit.nunique().to_pyarrow().as_py())
+        units = sum(held.bounded.results(lambda items: items.units))
         seen.append(Drawn(users=users, units=units, missing=missing))
         return tables[-1]
 
