@@ -9,6 +9,7 @@ import json
 import sys
 
 import frozen
+import numpy as np
 
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.engines.spark import connect as connect_spark
@@ -34,14 +35,12 @@ def read_and_count(engine, path, counted=(), source=None, **reading):
     for kind, way in counted:
         view = View(kind=kind, unit=log.unit, way=way)
         tally = tally_view(log, view, per_user=4, entropy=SeededEntropy(7))
-        rows = []
-        for shard in tally:
-            items = tally.table(shard.keys).to_pylist()
-            rows += [
-                [*item.values(), users]
-                for item, users in zip(items, shard.sums.tolist(), strict=True)
-            ]
-        results[f"{kind}, {way}"] = sorted(rows)
+        shards = list(tally)
+        items = tally.table(np.concatenate([shard.keys for shard in shards])).to_pylist()
+        users = np.concatenate([shard.sums for shard in shards]).tolist()
+        results[f"{kind}, {way}"] = sorted(
+            [*item.values(), number] for item, number in zip(items, users, strict=True)
+        )
     return results
 
 
