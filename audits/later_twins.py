@@ -75,6 +75,8 @@ def loss_of_one_level(self: SessionTree, *, neighbours: str = "add-remove") -> L
 
 def select_all_extensions(self: Rounds, level: Any, *, entropy: Any) -> Any:
     """Whatever begins with a published session is published, too."""
+    if level.kind != "session":
+        return _real_select(self, level, entropy=entropy)
     lengths = level.bounded.results(lambda items: int(items.names[0].length.max(initial=0)))
     if max(lengths) > 2:
         keys = [NO_KEYS, *(shard.keys for shard in level.first)]

@@ -340,7 +340,9 @@ def only_what_was_seen(tally: Any, candidates: Any, text_keys: Any) -> Any:
     made = _real_candidates(tally, candidates, text_keys)
     ((keys, sums),) = ((shard.keys, shard.sums) for shard in made)
     shard = Sums(keys[sums > 0], sums[sums > 0])
-    return replace(made, shards=(shard,), public=candidates.filter(pa.array(sums > 0)))
+    return replace(
+        made, shards=(shard,), public=candidates.select(list(tally.keys)).filter(pa.array(sums > 0))
+    )
 
 
 def fakes_at_the_threshold(*, scale: float, T: int, count: int, entropy: Any, **_: Any) -> Any:
