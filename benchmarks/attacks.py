@@ -23,8 +23,10 @@ from scipy.sparse import csr_array, diags_array
 import murmurlog
 from murmurlog.bundle.keys import keywords
 from murmurlog.counting.tally import Tally
-from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.invented.generate import invent
+from murmurlog.logs.partitions import LocalPartitions, Sums
+from murmurlog.logs.text_keys import TextKeys
+from murmurlog.logs.workspace import Workspace
 from murmurlog.mechanisms import Threshold
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
@@ -122,11 +124,13 @@ def _published(
     Every query has a draw of its own, so the trials can stand side by side in one tally.
     """
     names = [f"{trial:07d} {i:03d}" for trial in range(trials) for i in range(m.d)]
-    rows = pa.table({"query": names, "users": pa.array([users] * len(names), pa.int64())})
-    with connect() as engine:
-        tally = Tally(engine=engine, table=engine.keep(rows), kind="query", keys=("query",),
-                      unit="user", per_user=m.d)  # fmt: skip
-        table = m.release(tally, entropy=entropy)
+    queries = pa.table({"query": names})
+    sums = Sums(TextKeys().columns(queries.columns), np.full(len(names), users, np.int64))
+    tally = Tally(
+        shards=(sums,), bounded=LocalPartitions((), Workspace(Path, memory=0, threads=1)), kind="query", keys=("query",),
+        unit="user", per_user=m.d, public=queries,
+    )  # fmt: skip
+    table = m.release(tally, entropy=entropy)
     at = np.searchsorted(np.array(names), np.array(table["query"].to_pylist(), dtype="U11"))
     shown, counts = np.zeros(len(names), bool), np.zeros(len(names))
     shown[at], counts[at] = True, table["users"].to_numpy()

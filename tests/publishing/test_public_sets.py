@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from counts import counts_of
 from laws import largest_delta, mass, user_vectors
 
 import murmurlog
@@ -51,7 +52,7 @@ def test_a_pool_is_released_and_verified(log, pool, tmp_path):
     queries = murmurlog.load(out).tables["query"]["query"].to_pylist()
     assert {"weather", "weather berlin"} <= set(queries)
     assert "secret plan" not in queries
-    assert done.guarantee.delta < 1e-20
+    assert done.guarantee.delta < 1e-15
     assert "A4" in done.guarantee.assumptions
     assert "nobody asked" in (out / "README.md").read_text(encoding="utf-8")
 
@@ -185,8 +186,7 @@ def test_a_unit_is_bounded_among_queries_of_the_set_only(write_tsv, engine):
             for i, query in enumerate(("secret", "my secret", "weather", "berlin weather now"))
         ]
     )
-    found = gather(str(path), engine, d=1).inside.table.to_pyarrow().to_pylist()
-    assert found == [{"query": "weather", "users": 1}]
+    assert counts_of(gather(str(path), engine, d=1).inside) == {("weather",): 1}
 
 
 def test_queries_that_nobody_asked_are_drawn_too(log, engine):
@@ -205,7 +205,7 @@ def test_queries_that_nobody_asked_are_drawn_too(log, engine):
 def test_given_the_keywords_it_is_pure(neighbours):
     made = ViaKeywords.solve(epsilon=1.0, delta=1e-6, d=1, neighbours=neighbours)
     stated = made.guarantee(epsilon=1.0, neighbours=neighbours)
-    assert stated.delta < 1e-20
+    assert stated.delta < 1e-15
     assert "A4" not in stated.assumptions
 
     def law_of(c, base):

@@ -17,6 +17,8 @@ from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.schema import KEYS
 from murmurlog.bundle.write import publish
 from murmurlog.counting.tally import Tally
+from murmurlog.logs.partitions import Sums
+from murmurlog.logs.text_keys import TextKeys
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.plan import drawn_with, plan_tables
 
@@ -77,13 +79,6 @@ HOSTILE = (
 )
 
 
-class TableTally(Tally):
-    """A tally whose rows are here and not in an engine."""
-
-    def batches(self, _=None):
-        yield from self.table.to_batches()
-
-
 def write_bundle(
     out,
     counts,
@@ -103,12 +98,12 @@ def write_bundle(
     plans, total = plan_tables(names, mechanism=mechanism, epsilon=epsilon, delta=delta)
     entropy, tables = SeededEntropy(seed), {}
     for name, (columns, users) in counts.items():
-        table = pa.table(
-            [*map(pa.array, columns), pa.array(users, pa.int64())], [*KEYS[name], "users"]
-        )
-        tally = TableTally(
-            engine=None,
-            table=table,
+        keys = pa.table([pa.array(column) for column in columns], list(KEYS[name]))
+        text_keys = TextKeys(SeededEntropy(seed).stream("keys"))
+        tally = Tally(
+            shards=[Sums(text_keys.columns(keys.columns), np.array(users, np.int64))],
+            bounded=None,
+            public=keys,
             kind=name,
             keys=KEYS[name],
             unit="user",
