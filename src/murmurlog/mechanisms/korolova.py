@@ -245,6 +245,7 @@ class KorolovaLists(Pure):
 
     name: ClassVar[str] = "korolova-lists"
     chosen_by: ClassVar[str] = "--mechanism korolova --result-lists FILE"
+    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     tables: ClassVar[tuple[str, ...]] = ("click",)
     public: ClassVar[str] = "A2"
 

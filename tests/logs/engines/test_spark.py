@@ -66,7 +66,7 @@ def compare(here, there):
 
 
 # Of each a release on a log of text, and of the same log as Parquet.
-RELEASES = (
+SETTINGS = (
     "threshold", "threshold-by", "zealous", "korolova-rows", "rounds", "rounds-by", "rounds-random",
     "rounds-weeks", "rounds-months", "rounds-itemsets", "rounds-pool", "rounds-windows",
 )  # fmt: skip
@@ -113,7 +113,7 @@ class TestOnACluster:
         pq.write_table(
             pyarrow.csv.read_csv(frozen.LOG, convert_options=options), path, row_group_size=1000
         )
-        requests = [{"release": name, "with": {"source": path}} for name in RELEASES]
+        requests = [{"release": name, "with": {"source": path}} for name in SETTINGS]
         requests += [{"release": name, "with": {}} for name in ("rounds", "threshold-untimed")]
         running = start(cluster, requests, tmp_path)
         expected = engine_results.on_duckdb(requests)
