@@ -351,7 +351,7 @@ def connect(*, master: str | None = None, scratch_at: str | None = None) -> Iter
         _check_driver(session)
         check_settings(master=session.sparkContext.master, scratch_at=scratch_at, memory=None)
         folder = stack.enter_context(_folder(session, scratch_at, private))
-        session.sparkContext.addPyFile(_package(private).as_uri())  # a URI indeed: # would end it
+        _send_package(session.sparkContext)
         engine = SparkEngine(session, folder, private)
         stack.callback(engine.close)
         yield engine
@@ -461,12 +461,17 @@ def _hadoop_path(session: Any, uri: str) -> Any:
     return session.sparkContext._jvm.org.apache.hadoop.fs.Path(uri)
 
 
-def _package(private: Path) -> Path:
-    """This package as a zip file, for the workers."""
+def _send_package(context: Any) -> None:
+    """Sends this package to the workers as a zip file, once a session: Spark knows a file by its name.
+
+    The file is in a folder of the session, so that workers that start later find it, too.
+    """
     home = Path(__file__).parents[2]
-    target = private / "murmurlog.zip"
+    target = Path(context._temp_dir) / "murmurlog.zip"
+    if target.exists():
+        return
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
         for file in sorted(home.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 packed.write(file, Path("murmurlog") / file.relative_to(home))
-    return target
+    context.addPyFile(target.as_uri())  # a URI indeed: # would end it
