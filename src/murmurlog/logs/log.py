@@ -27,9 +27,9 @@ from murmurlog.logs.source import Source
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
-# With at most 16 distinct values a row (texts as they are and clean, units, combinations) these are the
-# 2^36 values of `sampler.MOST_VALUES`.
-MOST_ROWS = 1 << 32
+# With at most 256 distinct values a row (texts as they are and clean, units, combinations, lists and sets)
+# these are the 2^36 values of `sampler.MOST_VALUES`.
+MOST_ROWS = 1 << 28
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,9 +131,10 @@ def read(
         partitions=found.partitions, source=source, unit=unit, text_keys=text_keys, rows=found.rows,
         broken=_counted(found.broken), screened=_counted(found.screened),
     )  # fmt: skip
-    if log.rows > MOST_ROWS:
+    keyed = log.rows + sum(log.broken.values()) + sum(log.screened.values())
+    if keyed > MOST_ROWS:
         raise EngineError(
-            f"{source.name} has {log.rows:,} rows, more than the {MOST_ROWS:,} for which the keys of texts "
+            f"{source.name} has {keyed:,} rows, more than the {MOST_ROWS:,} for which the keys of texts "
             "are proved: release a part of it with --since and --until"
         )
     if strict and log.broken:
