@@ -114,7 +114,7 @@ def sessions_by_a_common_clock(finder: Any, rows: Any) -> Any:
         starts |= time - before > finder.gap
     session = np.cumsum(starts)
     if finder.known is not None:
-        known = finder.knows(rows.query.keys, None, rows.text_keys)[query]
+        known = (finder.known().places(rows.query.keys) >= 0)[query]
         session, unit, time, query = session[known], unit[known], time[known], query[known]
     asked = np.ones(len(query), bool)
     asked[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])

@@ -15,6 +15,7 @@ import importlib
 import random
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +51,7 @@ from murmurlog.counting.tally import tally, with_candidates
 from murmurlog.errors import InputError
 from murmurlog.logs import rows as rows_of_logs
 from murmurlog.logs import text_keys
-from murmurlog.logs.cleaning import Cleaning
+from murmurlog.logs.cleaning import Cleaning, column_cleaners
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import Log, moment_of, read
 from murmurlog.logs.rows import RowReader, Rows, Texts
@@ -148,14 +149,15 @@ def cut_log(made: Case, cut: Cut, folder: Path) -> Iterator[Log]:
         limits_of(made),
         open_workspace(memory=cut.memory, threads=cut.threads, folder=folder) as workspace,
     ):
-        keys, texts = TextKeys(SeededEntropy(made.number).stream("keys")), Texts(workspace)
+        keys = TextKeys(SeededEntropy(made.number).stream("keys"))
+        texts = Texts(workspace, column_cleaners(cleaning))
         reader = RowReader(
             cleaning=cleaning, text_keys=keys, texts=texts, unit=made.unit, bits=cut.bits, most_rows=cut.most_rows,
         )  # fmt: skip
         done = reader.read(batches(made, rows, cut.rows_a_batch, by=by), workspace)
         yield Log(
             partitions=done.partitions, source=cast(Source, _Columns(columns)), unit=made.unit,
-            text_keys=keys, rows=done.rows, broken=done.broken, screened=done.screened,
+            text_keys=keys, rows=done.counts.rows, broken=done.counts.broken, screened=done.counts.screened,
         )  # fmt: skip
 
 
@@ -226,7 +228,7 @@ def _sums(log: Log, view: View, table: Table, names: tuple[str, ...]) -> dict[st
     entropy = SeededEntropy(table.seed)
     only = {}
     if table.earlier:
-        earlier = text_keys.distinct_keys(log.text_keys.columns(view.earlier[table.kind].columns))
+        earlier = text_keys.KeyList.of(log.text_keys.columns(view.earlier[table.kind].columns))
         only["excluded"] = log.partitions.share(earlier)
     finder = view.finder(log, since=table.select_from, longest=table.longest, **only)
     bound = view.bound(
@@ -295,17 +297,15 @@ def _bounded_of(
 
 def _rounds(candidates: Candidates, table: Table) -> dict[str, Facts]:
     """The weights of every round under the fixed rule, what it publishes, and who holds that."""
-    observed: list[Keys] = []
+    thread = threading.local()  # ranges of keys are decided side by side
     weights: Facts = {}
 
     def no_noise(*, keys: Keys, count: int, **_: Any) -> Integers:
-        observed.append(keys)
+        thread.keys = keys
         return np.zeros(count, np.int64)
 
     def rule(k: int, z: Integers, remembered: Integers, pool: Integers) -> Decided:
-        (own,) = (some for some in observed if len(some))
-        observed.clear()
-        for key, weight in zip(pairs(own), z.tolist(), strict=True):
+        for key, weight in zip(pairs(thread.keys), z.tolist(), strict=True):
             if (k, key) in weights:
                 raise AssertionError("an item has two weights in a round")
             weights[k, key] = weight

@@ -7,6 +7,7 @@ weight is the noise of that round, whatever the code calls it.
 """
 
 import math
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -35,6 +36,8 @@ from murmurlog.mechanisms.rounds import mechanism as rounds_steps
 from murmurlog.mechanisms.rounds import select as selecting
 from murmurlog.mechanisms.rounds.select import Candidates
 from murmurlog.privacy.sampler import Keys
+
+NO_DRAWS = NO_KEYS, np.zeros(0, np.int64)
 
 
 def weight_of(attention: int, squares: int) -> int:
@@ -76,7 +79,6 @@ class _Replay:
         self.memory = np.zeros(self.size, np.int64)
         self.k, self.measured = 0, 0
         self._begin(np.full(self.size, FULL, np.int64))
-        self.drawn: list[tuple[Keys, Integers]] = []  # of a shard: keys and noise
         self.passed: list[Integers] = []
         self.unheld: list[Unheld] = []
 
@@ -104,12 +106,20 @@ class _Replay:
         if len(item):
             np.add.at(self.weights, item, steps[np.asarray(which).ravel()])
 
-    def step(self, k: int, z: Integers, remembered: Integers, pool: Any, outcome: Any) -> None:
-        """Compares a shard of a round with what it must be, and keeps its noise."""
+    def step(
+        self,
+        drawn: tuple[Keys, Integers],
+        k: int,
+        z: Integers,
+        remembered: Integers,
+        pool: Any,
+        outcome: Any,
+    ) -> None:
+        """Compares a shard of a round, for whose keys noise was drawn, with what it must be; keeps its noise."""
         printed, name = self.printed, f"round {k + 1}"
         if k != self.k:
             self._end_round(k)
-        keys, noise = self.drawn.pop() if self.drawn else (NO_KEYS, np.zeros(0, np.int64))
+        keys, noise = drawn
         items = places_of(keys, self.item_keys)
         if len(z) != len(items) or (items < 0).any() or not self.alive[items].all():
             self.run.fault(f"{name}: {len(z)} items are measured, some of which are not alive")
@@ -233,6 +243,7 @@ def replayed_rounds(table: str, *, earlier: Any = None) -> Iterator[RoundsRun]:
     """
     run = RoundsRun(table=table)
     following: list[_Replay] = []  # of the selection that runs
+    lock, drawn = threading.Lock(), threading.local()  # shards are decided side by side
     selected: list[_Replay] = []  # of the release that runs
     stated: list[str] = []
     counted: list[dict[str, Any]] = []
@@ -255,14 +266,21 @@ def replayed_rounds(table: str, *, earlier: Any = None) -> Iterator[RoundsRun]:
 
     def draw_followed(*, keys: Any = None, **more: Any) -> Integers:
         noise: Integers = draw(keys=keys, **more)
-        if following and len(noise):
-            following[-1].drawn.append((keys, noise))
+        drawn.shard = keys, noise
         return noise
 
     def decide_followed(self: Rounds, k: int, z: Any, remembered: Any, pool: Any = 0) -> Any:
         outcome = decide(self, k, z, remembered, pool)
         if following:
-            following[-1].step(k, np.asarray(z), np.asarray(remembered), pool, outcome)
+            with lock:
+                following[-1].step(
+                    getattr(drawn, "shard", NO_DRAWS),
+                    k,
+                    np.asarray(z),
+                    np.asarray(remembered),
+                    pool,
+                    outcome,
+                )
         return outcome
 
     def pass_followed(schedule: Any, keys: Any, decide: Any, *, count: int, entropy: Any) -> int:
@@ -353,5 +371,5 @@ def check_count_weights() -> list[str]:
 
 def holders_of(unit: Integers, item: Integers, *, size: int) -> counting.Holders:
     """Who holds items, from pairs of a unit and an item."""
-    items, m, units = count_holders(unit, item, size=size)
+    items, m, units = count_holders(unit, item)
     return counting.Holders(item=items, m=m, units=units, size=size)

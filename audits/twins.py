@@ -46,7 +46,7 @@ from murmurlog.bundle.schema import count_columns
 from murmurlog.counting.bound import Bound
 from murmurlog.logs.partitions import Sums
 from murmurlog.logs.rows import RowReader
-from murmurlog.logs.text_keys import places_of
+from murmurlog.logs.text_keys import number_keys, places_of
 from murmurlog.mechanisms import Korolova, Rounds, SessionTree, Threshold, Zealous
 from murmurlog.mechanisms.baselines.k_anonymity import KQuery
 from murmurlog.mechanisms.hong.mechanism import Hong
@@ -494,7 +494,7 @@ def one_more_in_some_partitions(self: Bound, items: Any) -> Any:
 
 # --- reading ----------------------------------------------------------------------------------------
 
-_real_blocks, _real_queries, _real_clean = records._blocks, RowReader._queries, RowReader._clean
+_real_blocks, _real_queries = records._blocks, RowReader._queries
 COMMON = 20  # rows from which a query is called common
 
 
@@ -511,15 +511,16 @@ def blocks_without_last(stream: Any, dialect: Any, name: str) -> Any:
 
 def spare_the_common(self: RowReader, queries: Any) -> Any:
     """What many ask cannot be personal."""
-    column, reasons = _real_queries(self, queries)
-    many = np.bincount(column.codes[column.codes >= 0], minlength=len(column.keys))
-    rare = np.append(many < COMMON, True)[column.codes]
-    return column, {reason: rows & rare for reason, rows in reasons.items()}
+    keys, there, reasons = _real_queries(self, queries)
+    codes, _ = number_keys(keys)
+    rare = np.bincount(codes)[codes] < COMMON
+    return keys, there, {reason: rows & rare for reason, rows in reasons.items()}
 
 
-def keys_of_their_own(self: RowReader, texts: Any, keys: Any, places: Any, clean: Any) -> Any:
+def keys_of_their_own(self: RowReader, queries: Any) -> Any:
     """Each raw text keeps its own key, so that its variants are different items of a user."""
-    return _real_clean(self, texts, keys, places, clean)[0], keys
+    _, there, reasons = _real_queries(self, queries)
+    return queries.keys(self.text_keys), there, reasons
 
 
 def count_bins_of_clicks(clicks: Any, *, name: str) -> Any:
@@ -627,7 +628,7 @@ TWINS = (
     Twin(name="screen that spares frequent queries", mechanism="threshold",
          patches=lambda: [(RowReader, "_queries", spare_the_common)]),
     Twin(name="distinct before normalising", mechanism="threshold",
-         patches=lambda: [(RowReader, "_clean", keys_of_their_own)]),
+         patches=lambda: [(RowReader, "_queries", keys_of_their_own)]),
     Twin(name="rank measured per click", mechanism="synthetic",
          patches=lambda: [(measured, "count_bins", count_bins_of_clicks)]),
     Twin(name="counts weighted with a wrong sensitivity", mechanism="rounds",

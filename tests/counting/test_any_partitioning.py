@@ -13,8 +13,9 @@ from reference_model import outcome
 from murmurlog.counting import bound, items
 from murmurlog.counting.items import ItemFinder
 from murmurlog.counting.sorting import first_of_each
-from murmurlog.logs import partitions, text_keys
+from murmurlog.logs import partitions
 from murmurlog.logs.rows import RowReader
+from murmurlog.logs.text_keys import KeyList
 from murmurlog.mechanisms.rounds import select
 
 PERIODS = ("user-day", "user-week", "user-month")
@@ -48,37 +49,36 @@ def test_logs_in_files_are_read_as_the_model_reads_them():
 # An implementation that differs is seen
 
 
-def ignore_value_of_by(self, keys, value, text_keys):
+def ignore_value_of_by(self, rows, query, row, published=ItemFinder.published):
     """The defect of version 0.2 and before: each of two options alone was right."""
-    listed = self.known()
-    if value is None:
-        return text_keys_places(keys, listed) >= 0
-    every = [
-        text_keys.combine([keys, np.broadcast_to(v, keys.shape)]) for v in np.unique(value, axis=0)
+    if self.by is None:
+        return published(self, rows, query, row)
+    listed, keys = self.known(), rows.query.keys
+    with_value = [
+        rows.text_keys.combine([keys, np.broadcast_to(value, keys.shape)])
+        for value in rows.kept[self.by.column].keys
     ]
-    return np.any([text_keys_places(some, listed) >= 0 for some in every], axis=0)
+    return np.any([listed.places(own) >= 0 for own in with_value], axis=0)[query]
 
 
-text_keys_places = text_keys.places_of
-
-
-def route_by_row(self, piece, route=RowReader.route):
+def route_by_row(self, lines, used, bits, rows=None):
     """Rows of one unit in two partitions."""
-    parts = route(self, piece)
-    return [parts[0].at(slice(0, 1)), *parts[1:-1], parts[-1]] if len(parts) == 1 else parts[::-1] \
-        if len(piece.time) % 2 else parts  # fmt: skip
+    rows = np.arange(lines.rows) if rows is None else rows
+    place = lines.text_id[rows] % (1 << bits)
+    ends = np.cumsum(np.bincount(place, minlength=1 << bits))
+    return lines.at(rows[np.argsort(place, kind="stable")]), [0, *ends.tolist()]
 
 
-def keys_alone(keys):
-    new = np.ones(len(keys), bool)
-    new[1:] = keys[1:, 0] != keys[:-1, 0]
-    return new
+def group_without_checks(keys):
+    order = np.argsort(keys[:, 0], kind="stable")
+    words = keys[order, 0]
+    return order, np.append(True, words[1:] != words[:-1])[: len(words)]
 
 
-def places_of_keys_alone(keys, listed):
-    at = np.searchsorted(listed[:, 0], keys[:, 0])
-    inside = at < len(listed)
-    inside[inside] = listed[at[inside], 0] == keys[inside, 0]
+def places_without_checks(self, keys):
+    at = np.searchsorted(self.keys[:, 0], keys[:, 0])
+    inside = at < len(self)
+    inside[inside] = self.keys[at[inside], 0] == keys[inside, 0]
     return np.where(inside, at, -1)
 
 
@@ -88,7 +88,7 @@ def rounded_weights(unit, attention, *, grid):
 
 
 MUTANTS = {
-    "the value of --by is not compared": (ItemFinder, "knows", ignore_value_of_by, WHOLE),
+    "the value of --by is not compared": (ItemFinder, "published", ignore_value_of_by, WHOLE),
     "units are in two partitions": (RowReader, "route", route_by_row, WHOLE),
     "equal times come in the order of rows": (bound, "sort_ties", lambda order, *_: order, WHOLE),
     "queries of one time come in the order of rows": (items, "sort_ties", lambda order, *_: order, WHOLE),
@@ -96,9 +96,8 @@ MUTANTS = {
     "an item of a unit comes twice": (
         bound, "first_of_each", lambda unit, item: first_of_each(unit, item) | (item == 0), WHOLE,
     ),
-    "sums are grouped without checks": (partitions, "starts_of_runs", keys_alone, NARROW),
-    "keys are looked up without checks": (select, "places_of", places_of_keys_alone, NARROW),
-    "items are looked up without checks": (items, "places_of", places_of_keys_alone, NARROW),
+    "sums are grouped without checks": (partitions, "group_keys", group_without_checks, NARROW),
+    "keys are looked up without checks": (KeyList, "places", places_without_checks, NARROW),
 }  # fmt: skip
 
 

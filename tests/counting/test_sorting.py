@@ -1,13 +1,14 @@
-"""Orders of rows against plain Python, also where unit, item and place do not fit into one word."""
+"""Orders of rows against plain Python, also where a pair and its place do not fit into one word."""
 
 import numpy as np
 import pytest
 
 from murmurlog.counting.sorting import distinct_pairs, first_of_each, sort_ties
+from murmurlog.errors import EngineError
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("far", [0, 1 << 62])
+@pytest.mark.parametrize("far", [0, 1 << 58])
 def test_the_first_row_of_a_unit_with_an_item_is_marked(seed, far):
     rng = np.random.default_rng(seed)
     rows = int(rng.integers(0, 200))
@@ -28,7 +29,11 @@ def test_distinct_pairs_are_in_order(seed):
     pairs = sorted(set(zip(unit.tolist(), item.tolist(), strict=True)))
     units, items = distinct_pairs(unit, item)
     assert list(zip(units.tolist(), items.tolist(), strict=True)) == pairs
-    assert (units.dtype, items.dtype) == (np.int32, np.int32)
+
+
+def test_codes_that_do_not_fit_into_a_word_are_no_pairs():
+    with pytest.raises(EngineError, match="do not fit into one word"):
+        distinct_pairs(np.array([1 << 40]), np.array([1 << 23]))
 
 
 def test_rows_of_one_time_are_in_the_order_of_ranks_and_others_stay():

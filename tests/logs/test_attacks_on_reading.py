@@ -20,7 +20,7 @@ from attacks import (
 from attacks.shared import ATTACKER, Done, Finding, Pair, compared, of_others, verdict
 
 from murmurlog.counting.items import ItemFinder
-from murmurlog.logs.text_keys import distinct_keys, places_of
+from murmurlog.logs.text_keys import KeyList
 from murmurlog.mechanisms.protocol import View
 
 NAMES = ("number", "item", "Place", "k0", "ｕｓｅｒｓ", 'a"b')
@@ -154,17 +154,18 @@ def test_other_counts_and_other_keys_by_a_column_are_found():
 
 def test_clicks_that_only_one_of_the_logs_publishes_are_found(tmp_path, monkeypatch):
     """A second implementation with another rule, which is taken if no row is very long."""
-    finder, knows = View.finder, ItemFinder.knows
+    finder, published = View.finder, ItemFinder.published
+
+    def by_query(self, rows, query, row):
+        return (self.known().places(rows.query.keys) >= 0)[query]
 
     def by_query_alone(self, log, **more):
         made = finder(self, log, **more)
         if made.known is None or log.broken:
-            monkeypatch.setattr(ItemFinder, "knows", knows)
+            monkeypatch.setattr(ItemFinder, "published", published)
             return made
-        queries = distinct_keys(log.text_keys.columns([self.published["query"]["query"]]))
-        monkeypatch.setattr(
-            ItemFinder, "knows", lambda self, keys, *_: places_of(keys, self.known()) >= 0
-        )
+        monkeypatch.setattr(ItemFinder, "published", by_query)
+        queries = KeyList.of(log.text_keys.columns([self.published["query"]["query"]]))
         return replace(made, known=log.partitions.share(queries))
 
     monkeypatch.setattr(View, "finder", by_query_alone)

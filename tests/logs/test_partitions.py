@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from log_readers import rows_of_partition
 
-from murmurlog.logs.cleaning import Cleaning
+from murmurlog.logs.cleaning import Cleaning, column_cleaners
 from murmurlog.logs.partitions import Sums, sum_by_key
 from murmurlog.logs.rows import RowReader, Texts
 from murmurlog.logs.text_keys import TextKeys
@@ -47,9 +47,10 @@ def random_rows(count, *, users=40, seed=1):
 
 
 def read(rows, workspace, *, batch=100, **more):
+    cleaning = Cleaning(url="host", keep=("name",))
     reader = RowReader(
-        cleaning=Cleaning(url="host", keep=("name",)), text_keys=TextKeys(SeededEntropy(1)),
-        texts=Texts(workspace), **more,
+        cleaning=cleaning, text_keys=TextKeys(SeededEntropy(1)),
+        texts=Texts(workspace, column_cleaners(cleaning)), **more,
     )  # fmt: skip
     return reader.read(batches_of(rows, batch), workspace)
 
@@ -89,7 +90,7 @@ def test_any_partitions_have_the_same_rows_and_sums(memory, how, unit, tmp_path)
                        for u, q, s, url in rows)  # fmt: skip
     with open_workspace(memory=memory, threads=2, folder=tmp_path) as workspace:
         log = read(rows, workspace, unit=unit, **how)
-        assert log.rows == len(rows)
+        assert log.counts.rows == len(rows)
         assert sum(log.partitions.results(plain), Counter()) == expected
         keys = [key for part in log.partitions.results(units) for key in part]
         assert len(keys) == len(set(keys)), "a unit is in two partitions"

@@ -32,11 +32,13 @@ def test_a_value_comes_back_as_it_was(tmp_path, memory):
 
 @pytest.mark.parametrize("memory", [0, 1 << 30])
 def test_runs_of_rows_are_read_one_by_one(tmp_path, memory):
-    rows = np.arange(30, dtype=np.uint64).reshape(10, 3)
+    columns = np.arange(20, dtype=np.uint64).reshape(10, 2), np.arange(10, dtype=np.int32)
     with open_workspace(memory=memory, folder=tmp_path) as workspace:
-        slices = workspace.keep_slices(rows, [0, 4, 4, 10])
-        for part, wanted in zip(slices, (rows[:4], rows[4:4], rows[4:]), strict=True):
-            assert np.array_equal(part.load(), wanted)
+        slices = workspace.keep_slices(columns, [0, 4, 4, 10])
+        for part, (start, end) in zip(slices, [(0, 4), (4, 4), (4, 10)], strict=True):
+            for column, wanted in zip(part.load(), columns, strict=True):
+                assert np.array_equal(column, wanted[start:end])
+                assert column.dtype == wanted.dtype
         assert len(files_of(workspace)) == (memory == 0)
         for part in slices:
             part.close()

@@ -42,7 +42,7 @@ from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 
 def holders_of_pairs(unit, item, *, size):
     """Who holds items of 0 ... size - 1, from pairs that may repeat."""
-    items, m, units = count_holders(unit, item, size=size)
+    items, m, units = count_holders(unit, item)
     return Holders(item=items, m=m, units=units, size=size)
 
 

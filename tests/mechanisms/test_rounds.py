@@ -27,7 +27,7 @@ from murmurlog.counting.unit_weights import give_weights
 from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
-from murmurlog.logs.text_keys import order_of_keys
+from murmurlog.logs.text_keys import KeyList, order_of_keys
 from murmurlog.mechanisms import Rounds, View, parse
 from murmurlog.mechanisms.rounds.select import Alive, keep_alive, weigh
 from murmurlog.privacy import (
@@ -352,7 +352,7 @@ def sum_weights(candidates, attention=None):
     keys = candidates.text_keys.texts(pa.array(texts, pa.string()))
     order = order_of_keys(keys)
     h = np.array([attention[text] for text in texts], np.int64)[order]
-    alive = Alive(keys[order], h, np.zeros_like(h), np.zeros_like(h))
+    alive = Alive(KeyList(keys[order]), h, np.zeros_like(h), np.zeros_like(h))
     items = candidates.bounded.derive(partial(keep_alive, alive=lambda: alive))
     return weights_of(candidates, items.add_up(weigh))
 

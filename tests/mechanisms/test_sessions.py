@@ -23,7 +23,7 @@ from murmurlog.errors import InputError, Refused, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
-from murmurlog.logs.text_keys import TextKeys, distinct_keys, number_keys
+from murmurlog.logs.text_keys import KeyList, TextKeys, number_keys
 from murmurlog.mechanisms import View, parse
 from murmurlog.mechanisms.pool import OnDomain
 from murmurlog.mechanisms.protocol import tally_view
@@ -46,7 +46,7 @@ def sessions_of(path, *, unit="user", known=None, gap=30 * 60, **more):
         log = read(find(str(path)), engine=engine, unit=unit, entropy=SeededEntropy(1))
         if known is not None:
             keys = log.text_keys.texts(pa.array(known))
-            more["known"] = log.partitions.share(distinct_keys(keys))
+            more["known"] = log.partitions.share(KeyList.of(keys))
         finder = ItemFinder(kind="session", gap=gap * 10**6, **more)
         return [
             row[:2] for row in held_by_units(log, log.partitions.derive(finder), users_of(path))

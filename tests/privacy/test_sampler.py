@@ -2,6 +2,8 @@
 
 import math
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import mpmath
 import numpy as np
@@ -523,3 +525,19 @@ def test_seeded_draws_with_keys_follow_the_law():
     mass[[0, -1]] = a**8 / (1 + a)
     expected = mass * len(sample)
     assert chi2.sf(np.sum((counts - expected) ** 2 / expected), len(values) - 1) > 1e-9
+
+
+def test_threads_that_draw_at_once_do_not_change_each_others_precision(monkeypatch):
+    precisions, real_draw = [], sampler._real_draw
+
+    def slow_draw(*law, **more):
+        before = mpmath.mp.prec
+        time.sleep(0.001)  # another thread's turn
+        precisions.append((before, mpmath.mp.prec))
+        return real_draw(*law, **more)
+
+    monkeypatch.setattr(sampler, "_real_draw", slow_draw)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: _exactly("gaussian", 2.0**39, number), range(40)))
+    assert {*precisions} == {(100, 100)}
+    assert mpmath.mp.prec == 53

@@ -738,7 +738,7 @@ def hold_whole(log, view, *, d, seed):
 def among_bounded_again(items, *, alive):
     """Each unit's first items of those alive, also such as the first bound had taken out."""
     listed = alive()
-    places = places_of(items.whole.keys, listed.keys)
+    places = listed.keys.places(items.whole.keys)
     rows = np.flatnonzero(places[items.whole.item] >= 0)
     unit, place = items.whole.unit[rows], items.whole.place[rows]
     rows = rows[np.lexsort((place, unit))]
@@ -746,7 +746,9 @@ def among_bounded_again(items, *, alive):
     nth = np.arange(len(unit)) - np.searchsorted(unit, unit)
     rows = rows[nth < items.d]
     item = places[items.whole.item[rows]]
-    return Whole(items.whole.unit[rows], item, listed.keys, listed.attention, items.whole, items.d)
+    return Whole(
+        items.whole.unit[rows], item, listed.keys.keys, listed.attention, items.whole, items.d
+    )
 
 
 def hold_popular(log, view, *, d, seed):
@@ -828,21 +830,21 @@ def holders_by_bounded_sets(candidates, published):
     bounded = candidates.bounded.values
     everything = candidates.counted.results(partial(candidates.pairs, published=listed()))
     for part, (units, places) in zip(bounded, everything, strict=True):
-        m = Counter(part.unit[(places_of(part.keys, listed().keys) >= 0)[part.item]].tolist())
+        m = Counter(part.unit[(listed().keys.places(part.keys) >= 0)[part.item]].tolist())
         pairs = set(zip(units.tolist(), places.tolist(), strict=True))
         rows.update((item, max(1, m[unit])) for unit, item in pairs)
     item, m, units = rows_from(rows.elements())
     return Holders(item=item, m=m, units=units, size=published.num_rows)
 
 
-def holders_of_repeated_pairs(unit, item, *, size):
+def holders_of_repeated_pairs(unit, item):
     """A row each time, for a unit that holds the item in several rows."""
     pairs = list(zip(unit.tolist(), item.tolist(), strict=True))
     m = Counter(unit for unit, _ in set(pairs))
     return rows_from((item, m[unit]) for unit, item in pairs)
 
 
-def holders_of_the_most_held(unit, item, *, size):
+def holders_of_the_most_held(unit, item):
     """Of each unit the two items that most units hold: others decide what a unit holds."""
     pairs = sorted(set(zip(unit.tolist(), item.tolist(), strict=True)))
     users = Counter(item for _, item in pairs)

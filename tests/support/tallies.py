@@ -40,6 +40,9 @@ class GivenPartitions:
     def results(self, work):
         return (work(value) for value in self.values)
 
+    def results_with(self, work, values):
+        return map(work, self.values, values)
+
     def share(self, value):
         return lambda: value
 
@@ -48,6 +51,9 @@ class GivenPartitions:
 
 
 class GivenShards(list):
+    def map(self, work):
+        return (work(sums) for sums in self)
+
     def close(self):
         pass
 

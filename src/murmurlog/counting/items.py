@@ -18,11 +18,17 @@ from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_schema
 from murmurlog.counting.public_sets.labels import Labels
-from murmurlog.counting.sorting import first_of_each, sort_ties
+from murmurlog.counting.sorting import first_of_each, group_pairs, sort_ties
 from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.rows import NEVER, Column, Rows, Texts
 from murmurlog.logs.source import Source
-from murmurlog.logs.text_keys import TextKeys, number_keys, order_of_keys, places_of
+from murmurlog.logs.text_keys import (
+    KeyList,
+    TextKeys,
+    number_keys,
+    order_of_keys,
+    places_of,
+)
 from murmurlog.privacy import check_unit
 from murmurlog.privacy.sampler import Keys
 
@@ -31,7 +37,6 @@ Mask = npt.NDArray[np.bool_]
 
 IN_SEQUENCE = ("pair", "session")
 MOST_GAP = 10**15  # microseconds
-QUERIES_NAMED = {"click": 1, "pair": 2}  # how many of an item's first columns are queries
 
 
 class Names(Protocol):
@@ -164,11 +169,9 @@ class ItemFinder:
     gap: int = math.floor(GAP * 1e6)  # microseconds: the longest within a session
     longest: int | None = None  # queries of a session
     labels: Labels | None = None  # sessions are of public labels instead of queries
-    known: Callable[[], Keys] | None = (
-        None  # only clicks, pairs, sessions of these published queries
-    )
+    known: Callable[[], KeyList] | None = None  # only items of these published queries
     since: datetime | None = None  # only rows from then on
-    excluded: Callable[[], Keys] | None = None  # items that are left out
+    excluded: Callable[[], KeyList] | None = None  # items that are left out
     only: Callable[[Items], Mask] | None = (
         None  # which distinct items count; a rule about their keys
     )
@@ -178,31 +181,44 @@ class ItemFinder:
             raise UsageError(f"--gap must be longer than 0 seconds, not {self.gap / 1e6:g}")
 
     def __call__(self, rows: Rows) -> Items:
-        some = np.ones(rows.count, bool)
+        index = np.flatnonzero(self._counted(rows))
+        items = _MAKERS[self.kind](self, rows.at(index))
+        if items.row is not None:  # among all rows
+            items = replace(items, row=index[items.row])
+        if self.excluded is not None:
+            items = items.with_items(self.excluded().places(items.keys) < 0)
+        if self.only is not None:
+            items = items.with_items(self.only(items))
+        return items
+
+    def _counted(self, rows: Rows) -> Mask:
+        """The rows that items are made of."""
+        counted = np.ones(rows.count, bool)
         if self.since is not None:
-            some &= rows.since(self.since)
+            counted &= rows.since(self.since)
         if self.kind in IN_SEQUENCE:
-            some &= rows.time != NEVER
+            counted &= rows.time != NEVER
         if self.kind == "click" and rows.url:
-            some &= rows.url.codes >= 0
+            counted &= rows.url.codes >= 0
         if self.by is not None:
             column = rows.kept[self.by.column]
             listed = np.append(_among(column, self.by.values, rows.text_keys), False)
-            some &= listed[column.codes]
-        found = _MAKERS[self.kind](self, rows.at(some))
-        if found.row is not None:  # among all rows
-            found = replace(found, row=np.flatnonzero(some)[found.row])
-        if self.excluded is not None:
-            found = found.with_items(places_of(found.keys, self.excluded()) < 0)
-        if self.only is not None:
-            found = found.with_items(self.only(found))
-        return found
+            counted &= listed[column.codes]
+        if self.kind == "click" and self.known is not None:
+            index = np.flatnonzero(counted)
+            counted[index] = self.published(rows, rows.query.codes[index], index)
+        return counted
 
-    def knows(self, keys: Keys, value: Keys | None, text_keys: TextKeys) -> Mask:
-        """Which queries are published; with --by: under this value."""
+    def published(self, rows: Rows, query: Integers, row: Integers) -> Mask:
+        """Which of some queries of rows are published; with --by under the value of their row."""
         assert self.known is not None
-        whole = keys if value is None else text_keys.combine([keys, value])
-        return places_of(whole, self.known()) >= 0
+        parts = [replace(_Part.of(rows.query), codes=query), *self.value(rows, row)]
+        item, keys, _ = _number(parts, rows.text_keys)
+        return np.asarray((self.known().places(keys) >= 0)[item])
+
+    def value(self, rows: Rows, row: Integers) -> "list[_Part]":
+        """With --by the value of each of some rows."""
+        return [] if self.by is None else [_Part.of(rows.kept[self.by.column], row)]
 
 
 def _among(column: Column, values: Sequence[str], text_keys: TextKeys) -> Mask:
@@ -232,36 +248,32 @@ def _combine(
     *,
     unit: Integers,
     time: Integers,
-    row: Integers | None = None,
+    row: Integers,
 ) -> Items:
     """Items of several key columns; with --by the value of each one's row is the last."""
-    if finder.by is not None:
-        parts = [*parts, _Part.of(rows.kept[finder.by.column], row)]
-    item, at = parts[0].codes, None
-    for part in parts[1:]:
-        item, at = number_pairs(item, part.codes)
-    names: tuple[Names, ...] = (parts[0].names,)
-    if at is None:
-        keys = parts[0].keys
-    else:
-        codes = [part.codes[at] for part in parts]
-        keys = rows.text_keys.combine([p.keys[c] for p, c in zip(parts, codes, strict=True)])
-        order = order_of_keys(keys)
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        item, keys, codes = place[item], keys[order], [c[order] for c in codes]
-        names = tuple(p.names.at(c) for p, c in zip(parts, codes, strict=True))
-    found = Items(
+    item, keys, names = _number([*parts, *finder.value(rows, row)], rows.text_keys)
+    return Items(
         unit=unit, time=time, item=item, keys=keys, names=names, unit_keys=rows.unit_keys,
         texts=rows.texts, text_keys=rows.text_keys, row=row,
     )  # fmt: skip
-    if finder.known is None or finder.kind not in QUERIES_NAMED:
-        return found
-    known = np.ones(len(keys), bool)
-    for part, code in list(zip(parts, codes, strict=True))[: QUERIES_NAMED[finder.kind]]:
-        value = None if finder.by is None else parts[-1].keys[codes[-1]]
-        known &= finder.knows(part.keys[code], value, rows.text_keys)
-    return found.with_items(known)
+
+
+def _number(parts: list[_Part], text_keys: TextKeys) -> tuple[Integers, Keys, tuple[Names, ...]]:
+    """Of each row the code of its combination of values; the keys, which ascend, and the names of these."""
+    item = parts[0].codes
+    if len(parts) == 1:
+        return item, parts[0].keys, (parts[0].names,)
+    for part in parts[1:]:
+        item, row = number_pairs(item, part.codes)
+    codes = [part.codes[row] for part in parts]
+    keys = text_keys.combine(
+        [part.keys.take(code, axis=0) for part, code in zip(parts, codes, strict=True)]
+    )
+    order = order_of_keys(keys)
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    names = tuple(part.names.at(code[order]) for part, code in zip(parts, codes, strict=True))
+    return place[item], keys.take(order, axis=0), names
 
 
 def _queries(finder: ItemFinder, rows: Rows) -> Items:
@@ -322,6 +334,9 @@ def _pairs(finder: ItemFinder, rows: Rows) -> Items:
     near = (unit[1:] == unit[:-1]) & (time[1:] - time[:-1] <= finder.gap)
     near &= query[1:] != query[:-1]
     at = np.flatnonzero(near)
+    if finder.known is not None:
+        both = finder.published(rows, query[at], order[at])
+        at = at[both & finder.published(rows, query[at + 1], order[at])]
     parts = [_Part.of(rows.query, order[at]), _Part.of(rows.query, order[at + 1])]
     return _combine(finder, rows, parts, unit=unit[at], time=time[at], row=order[at])
 
@@ -338,8 +353,8 @@ def _sessions(finder: ItemFinder, rows: Rows) -> Items:
     starts = np.ones(len(query), bool)
     starts[1:] = (unit[1:] != unit[:-1]) | (time[1:] - time[:-1] > finder.gap)
     session = np.cumsum(starts)
-    if finder.known is not None:  # --by does not go with sessions, so the query is the whole key
-        known = finder.knows(rows.query.keys, None, rows.text_keys)[query]
+    if finder.known is not None:
+        known = finder.published(rows, query, order)
         session, unit, time, query = session[known], unit[known], time[known], query[known]
     asked = np.ones(len(query), bool)
     asked[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])
@@ -411,15 +426,10 @@ def sortable(values: pa.Array) -> pa.Array:
 
 def number_pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]:
     """A code for each distinct pair of codes, and a row that has the pair."""
-    if len(first) == 0:
-        return np.zeros(0, np.int32), np.zeros(0, np.int64)
-    width = int(second.max()) + 1
-    words = first.astype(np.int64) * width + second
-    pairs = pa.array(words).dictionary_encode()
-    number = pairs.indices.to_numpy()
-    row = np.empty(len(pairs.dictionary), np.int64)
-    row[number] = np.arange(len(number))
-    return number, row
+    order, new = group_pairs(first, second)
+    code = np.empty(len(order), np.int32)
+    code[order] = np.cumsum(new, dtype=np.int32) - np.int32(1)
+    return code, order[new]
 
 
 def runs(start: Integers, length: Integers) -> Integers:

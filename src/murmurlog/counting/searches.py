@@ -15,7 +15,7 @@ from murmurlog.counting.items import Integers, Items, Mask, TextNames, number_pa
 from murmurlog.counting.public_sets.labels import LENGTHS, Lengths
 from murmurlog.logs.partitions import Sums, sum_by_key
 from murmurlog.logs.rows import Rows, Texts
-from murmurlog.logs.text_keys import number_keys, places_of
+from murmurlog.logs.text_keys import KeyList, number_keys
 from murmurlog.privacy.sampler import Keys
 
 BINS = 2 * len(LENGTHS)  # of lengths, each clicked and not
@@ -31,7 +31,7 @@ class Searches(NamedTuple):
     rows: Integers  # how many searches there are
 
 
-def first_searches(rows: Rows, *, bound: Bound, known: Callable[[], Keys]) -> Searches:
+def first_searches(rows: Rows, *, bound: Bound, known: Callable[[], KeyList]) -> Searches:
     """The first searches of each unit by time; at one time by the bytes of query and url."""
     items = bound(find_searches(rows))
     queries, urls = items.columns(np.arange(len(items.keys)))
@@ -40,7 +40,7 @@ def first_searches(rows: Rows, *, bound: Bound, known: Callable[[], Keys]) -> Se
         query=keys,
         words=Lengths().codes(queries),
         clicked=urls.is_valid().to_numpy(zero_copy_only=False),
-        published=places_of(keys, known()) >= 0,
+        published=known().places(keys) >= 0,
         rows=np.bincount(items.item, minlength=len(keys)),
     )
 

@@ -6,50 +6,46 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from murmurlog.errors import EngineError
+from murmurlog.logs.text_keys import order_of_numbers
+
 Integers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 
 def first_of_each(unit: Integers, item: Integers) -> Mask:
-    """Whether a row is the first of its unit with its item; rows are by unit."""
-    new = np.zeros(len(unit), bool)
-    if not len(unit):
-        return new
-    bits = [max(1, int(number).bit_length()) for number in (item.max(), len(unit) - 1)]
-    if int(unit[-1]).bit_length() + sum(bits) <= 64:
-        # Unit, item and place share a word: sorting words is faster than sorting places.
-        words = unit.astype(np.uint64)
-        words <<= np.uint64(bits[0])
-        words |= item.astype(np.uint64)
-        words <<= np.uint64(bits[1])
-        words |= np.arange(len(unit), dtype=np.uint64)
-        words.sort()
-        pair = words >> np.uint64(bits[1])
-        first = np.ones(len(unit), bool)
-        np.not_equal(pair[1:], pair[:-1], out=first[1:])
-        new[
-            (words[first] & ((np.uint64(1) << np.uint64(bits[1])) - np.uint64(1))).view(np.int64)
-        ] = 1
-        return new
-    order = np.lexsort((item, unit))
-    first = np.ones(len(unit), bool)
-    first[1:] = (unit[order][1:] != unit[order][:-1]) | (item[order][1:] != item[order][:-1])
-    new[order[first]] = True
-    return new
+    """Whether a row is the first of its unit with its item."""
+    order, new = group_pairs(unit, item)
+    first = np.zeros(len(unit), bool)
+    first[order[new]] = True
+    return first
 
 
 def distinct_pairs(unit: Integers, item: Integers) -> tuple[Integers, Integers]:
     """The distinct pairs of numbers, by unit and item."""
-    if not len(unit):
-        return unit, item
-    bits = np.uint64(max(1, int(item.max()).bit_length()))
-    words = unit.astype(np.uint64) << bits | item.astype(np.uint64)
+    words, bits = _words(unit, item)
     words.sort()
-    new = np.ones(len(words), bool)
-    np.not_equal(words[1:], words[:-1], out=new[1:])
-    words = words[new]
-    units = (words >> bits).astype(unit.dtype)
-    return units, (words & ((np.uint64(1) << bits) - np.uint64(1))).astype(item.dtype)
+    words = words[_starts(words)]
+    return words >> bits, words & ((1 << bits) - 1)
+
+
+def group_pairs(first: Integers, second: Integers) -> tuple[Integers, Mask]:
+    """A stable order by both of two numbers, and whether each pair differs from the one before it."""
+    words, _ = _words(first, second)
+    order = order_of_numbers(words)
+    return order, _starts(words[order])
+
+
+def _words(first: Integers, second: Integers) -> tuple[Integers, int]:
+    """Two numbers from 0 on in one word, and how many bits of it the second has."""
+    bits = int(second.max(initial=0)).bit_length()
+    if int(first.max(initial=0)).bit_length() + bits > 63:
+        raise EngineError("two codes do not fit into one word: this is a bug")
+    return first.astype(np.int64) << bits | second, bits
+
+
+def _starts(words: Integers) -> Mask:
+    return np.append(True, words[1:] != words[:-1])[: len(words)]
 
 
 def sort_ties(

@@ -15,7 +15,7 @@ from murmurlog.counting.bound import BoundedItems
 from murmurlog.counting.items import Integers, ListNames, Names, runs
 from murmurlog.counting.sorting import distinct_pairs
 from murmurlog.errors import UsageError
-from murmurlog.logs.text_keys import number_keys, places_of
+from murmurlog.logs.text_keys import KeyList, number_keys
 from murmurlog.privacy.safelog import LONGEST
 from murmurlog.privacy.sampler import Keys
 
@@ -84,7 +84,7 @@ class Sets:
 
 
 def of_length(
-    items: BoundedItems, *, length: int, prefixes: Callable[[], Keys] | None = None
+    items: BoundedItems, *, length: int, prefixes: Callable[[], KeyList] | None = None
 ) -> BoundedItems:
     """The items of a partition that have this length and, where these matter, a published prefix.
 
@@ -97,7 +97,7 @@ def of_length(
         start = (np.cumsum(names.length) - names.length)[some]
         members = (start[:, None] + np.arange(length - 1)).ravel()
         keys = items.text_keys.lists(names.keys[members], np.full(len(some), length - 1))
-        some = some[places_of(keys, prefixes()) >= 0]
+        some = some[prefixes().places(keys) >= 0]
     chosen = np.zeros(len(items.keys), bool)
     chosen[some] = True
     return items.with_items(chosen)

@@ -1,9 +1,9 @@
 """The tally: how many units hold each item. Exact, private, and made of bounded items only."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,17 +13,19 @@ from murmurlog.counting.bound import Bound, BoundedItems, find_and_bound
 from murmurlog.counting.items import Integers, Items
 from murmurlog.errors import EngineError
 from murmurlog.logs.log import Log
-from murmurlog.logs.partitions import Partitions, Sums
+from murmurlog.logs.partitions import Partitions, SummedShards, Sums
 from murmurlog.logs.rows import Rows
-from murmurlog.logs.text_keys import TextKeys, order_of_keys, places_of
+from murmurlog.logs.text_keys import KeyList, TextKeys, order_of_keys, places_of
 from murmurlog.privacy.sampler import Keys
+
+U = TypeVar("U")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tally:
     """The number of units (or of rows) of every item that somebody holds; never published."""
 
-    shards: Iterable[Sums]
+    shards: SummedShards | Sequence[Sums]  # a sequence where the keys are public
     bounded: Partitions[BoundedItems]  # where the items' texts are found
     kind: str
     keys: tuple[str, ...]  # the names of the key columns
@@ -35,6 +37,10 @@ class Tally:
     def __iter__(self) -> Iterator[Sums]:
         """The counts, shard by shard; each item is in one of them, once."""
         return iter(self.shards)
+
+    def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
+        """What `work` makes of each shard, in order; several may be at work at once."""
+        return map(work, self) if isinstance(self.shards, Sequence) else self.shards.map(work)
 
     def table(self, keys: Keys) -> pa.Table:
         """The key columns of some distinct items, in the order given."""
@@ -72,29 +78,33 @@ def count_items(items: BoundedItems) -> Sums:
 def label(bounded: Partitions[BoundedItems], keys: Keys, names: Sequence[str]) -> pa.Table:
     """The key columns of some distinct items, in the order given, from units that hold them."""
     schema = keys_schema(tuple(names))
+    if not len(keys):
+        return schema.empty_table()
     order = order_of_keys(keys)
+    wanted = bounded.share(KeyList(keys.take(order, axis=0)))
     missing = np.ones(len(keys), bool)  # of the ordered keys
-    tables, places = [schema.empty_table()], [np.zeros(0, np.int64)]
-    if len(keys):
-        wanted = bounded.share(keys[order])
-        for some, columns in bounded.results(partial(_labels, wanted=wanted)):
-            new = np.flatnonzero(missing[some])
-            missing[some] = False
-            table = pa.table(columns, names=list(names)).cast(schema)
-            tables.append(table.take(pa.array(new)))
-            places.append(order[some[new]])
+    chosen = []  # the keys that each partition labels: each key is labelled once
+    for places in bounded.results(partial(_places, wanted=wanted)):
+        chosen.append(order[places[missing[places]]])
+        missing[places] = False
     if missing.any():
         raise EngineError("an item that is counted has no text: this is a bug")
+    columns = bounded.results_with(_labels, [keys.take(own, axis=0) for own in chosen])
+    tables = [pa.table(some, names=list(names)).cast(schema) for some in columns]
     back = np.empty(len(keys), np.int64)
-    back[np.concatenate(places)] = np.arange(len(keys))
+    back[np.concatenate(chosen)] = np.arange(len(keys))
     return pa.concat_tables(tables).take(pa.array(back)).combine_chunks()
 
 
-def _labels(items: BoundedItems, *, wanted: Any) -> tuple[Integers, list[pa.Array]]:
-    """The places of the wanted keys that a partition has, and their key columns."""
-    places = places_of(items.keys, wanted(), ascending=True)
-    own = np.flatnonzero(places >= 0)
-    return places[own], items.columns(own)
+def _places(items: BoundedItems, *, wanted: Callable[[], KeyList]) -> Integers:
+    """The places of the wanted keys that a partition has."""
+    places = wanted().places(items.keys)
+    return places[places >= 0]
+
+
+def _labels(items: BoundedItems, keys: Keys) -> list[pa.Array]:
+    """The key columns of some items of a partition."""
+    return items.columns(places_of(keys, items.keys))
 
 
 def with_candidates(tally: Tally, candidates: pa.Table, text_keys: TextKeys) -> Tally:

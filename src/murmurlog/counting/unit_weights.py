@@ -5,9 +5,7 @@ Imports no engine: the workers of a cluster import it.
 
 import numpy as np
 
-from murmurlog.counting.sorting import Integers, distinct_pairs
-
-MOST_COUNTED = 10_000_000  # pairs of an item and m
+from murmurlog.counting.sorting import Integers, distinct_pairs, group_pairs
 
 
 def give_weights(unit: Integers, attention: Integers | int, *, grid: int) -> Integers:
@@ -29,23 +27,14 @@ def _root(attention: Integers | np.int64, squares: Integers, grid: int) -> Integ
     return np.asarray(root - (root * root * squares > attention * attention * grid**2))
 
 
-def count_holders(
-    unit: Integers, item: Integers, *, size: int
-) -> tuple[Integers, Integers, Integers]:
-    """Items, m and units: how many units hold an item of 0 ... size - 1 together with m - 1 others of them.
+def count_holders(unit: Integers, item: Integers) -> tuple[Integers, Integers, Integers]:
+    """Items, m and units: how many units hold an item together with m - 1 others.
 
     Pairs of a unit and an item may repeat.
     """
     # A unit may hold an item in several rows: each pair counts once.
     unit, item = distinct_pairs(unit, item)
-    m = np.bincount(unit)[unit] if len(unit) else unit
-    # Few units hold many of the items, so most pairs (item, m) repeat: they are counted, not sorted.
-    most = int(m.max(initial=0)) + 1
-    if size * most <= MOST_COUNTED:
-        found = np.bincount(item.astype(np.int64) * most + m, minlength=0)
-        both = np.flatnonzero(found)
-        units = found[both]
-    else:
-        both, units = np.unique(item.astype(np.int64) * most + m, return_counts=True)
-    item, m = np.divmod(both, most)
-    return item, m, units.astype(np.int64)
+    m = np.bincount(unit)[unit]
+    order, new = group_pairs(item, m)
+    first = order[new]
+    return item[first], m[first], np.diff(np.append(np.flatnonzero(new), len(order)))

@@ -7,7 +7,7 @@ import numpy as np
 
 from murmurlog.counting.items import check
 from murmurlog.logs.log import Log
-from murmurlog.logs.rows import NEVER, PERIODS, Rows, order_in_time, period_start
+from murmurlog.logs.rows import NEVER, PERIODS, Rows, period_start
 from murmurlog.logs.text_keys import number_keys
 from murmurlog.privacy.sampler import SeededEntropy
 
@@ -52,5 +52,5 @@ def _cut(rows: Rows, *, unit: str) -> Rows:
     users = rows.user_keys[rows.unit]
     keys = rows.text_keys.combine([users, period])
     code, first = number_keys(keys)
-    order = order_in_time(code, rows.time)
+    order = np.lexsort((rows.time, code))
     return replace(rows.at(order), unit=code[order], unit_keys=keys[first], user_keys=users[first])

@@ -117,7 +117,8 @@ def read(
     check(source, since=since, until=until, where=where, keep=kept.values())
     say(f"reading {source.name}")
     cleaning = Cleaning(
-        timed="time" in source.columns, url=url if "url" in source.columns else None, keys=keys,
+        timed="time" in source.columns, url=url if "url" in source.columns else None,
+        ranked="rank" in source.columns, keys=keys,
         since=moment_of("--since", since), until=moment_of("--until", until), keep=tuple(kept),
         screen=screen, deny=deny,
     )  # fmt: skip
@@ -128,13 +129,12 @@ def read(
         say=say, advance=advance,
     )  # fmt: skip
     log = Log(
-        partitions=found.partitions, source=source, unit=unit, text_keys=text_keys, rows=found.rows,
-        broken=_counted(found.broken), screened=_counted(found.screened),
+        partitions=found.partitions, source=source, unit=unit, text_keys=text_keys, rows=found.counts.rows,
+        broken=_counted(found.counts.broken), screened=_counted(found.counts.screened),
     )  # fmt: skip
-    keyed = log.rows + sum(log.broken.values()) + sum(log.screened.values())
-    if keyed > MOST_ROWS:
+    if found.counts.keyed > MOST_ROWS:
         raise EngineError(
-            f"{source.name} has {keyed:,} rows, more than the {MOST_ROWS:,} for which the keys of texts "
+            f"{source.name} has {found.counts.keyed:,} rows, more than the {MOST_ROWS:,} for which the keys of texts "
             "are proved: release a part of it with --since and --until"
         )
     if strict and log.broken:

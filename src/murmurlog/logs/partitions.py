@@ -14,12 +14,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from murmurlog.logs.text_keys import NO_KEYS, order_of_keys, starts_of_runs
+from murmurlog.logs.text_keys import NO_KEYS, group_keys
 from murmurlog.logs.workspace import Kept, Workspace
 from murmurlog.privacy.sampler import Keys
 
 T = TypeVar("T")
 U = TypeVar("U")
+V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 
 Integers = npt.NDArray[np.int64]
@@ -55,6 +56,9 @@ class Partitions(Protocol[T_co]):
     def results(self, work: Callable[[T_co], U]) -> Iterator[U]:
         """What `work` makes of each value, brought here one after the other."""
 
+    def results_with(self, work: Callable[[T_co, V], U], values: Sequence[V]) -> Iterator[U]:
+        """What `work` makes of each value together with one of these, brought here in order."""
+
     def share(self, value: U) -> Callable[[], U]:
         """A value that is opened inside `work`: what is public, or was published."""
 
@@ -66,6 +70,9 @@ class SummedShards(Protocol):
     """Sums by key, in ranges of keys; each key is in one of them."""
 
     def __iter__(self) -> Iterator[Sums]: ...
+
+    def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
+        """What `work` makes of each range, in order; several may be at work at once."""
 
     def close(self) -> None:
         """Deletes the sums."""
@@ -90,14 +97,18 @@ class LocalPartitions(Partitions[T]):
     def add_up(self, work: Callable[[T], Sums]) -> "LocalShards":
         def shards_of(part: Kept[T]) -> "_Pieces":
             sums = work(part.load())
-            rows = np.column_stack([sums.keys, sums.sums.view(np.uint64)])
-            return _Pieces(self.workspace.keep_slices(rows, shard_ends(sums.keys, self.shards)))
+            ends = shard_ends(sums.keys, self.shards)
+            return _Pieces(self.workspace.keep_slices((sums.keys, sums.sums), ends))
 
         pieces = _all_or_none(self.workspace.map(shards_of, self.parts))
         return LocalShards(pieces, self.workspace, self.shards)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
         return self.workspace.map(lambda part: work(part.load()), self.parts)
+
+    def results_with(self, work: Callable[[T, V], U], values: Sequence[V]) -> Iterator[U]:
+        pairs = zip(self.parts, values, strict=True)
+        return self.workspace.map(lambda pair: work(pair[0].load(), pair[1]), pairs)
 
     def share(self, value: U) -> Callable[[], U]:
         return partial(_same, value)
@@ -111,7 +122,7 @@ class LocalPartitions(Partitions[T]):
 class _Pieces:
     """The sums of one partition, a piece for each shard."""
 
-    kept: Sequence[Kept[npt.NDArray[np.uint64]]]  # the words of keys, then the sums
+    kept: Sequence[Kept[tuple[Keys, Integers]]]
 
     def close(self) -> None:
         for piece in self.kept:
@@ -127,12 +138,14 @@ class LocalShards:
     shards: int
 
     def __iter__(self) -> Iterator[Sums]:
-        def merge(shard: int) -> Sums:
-            rows = np.concatenate([pieces.kept[shard].load() for pieces in self.partitions])
-            sums = rows[:, 2:].view(np.int64)
-            return sum_by_key(rows[:, :2], sums[:, 0] if sums.shape[1] == 1 else sums)
+        return self.workspace.map(self._merge, range(self.shards))
 
-        return self.workspace.map(merge, range(self.shards))
+    def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
+        return self.workspace.map(lambda shard: work(self._merge(shard)), range(self.shards))
+
+    def _merge(self, shard: int) -> Sums:
+        pieces = [pieces.kept[shard].load() for pieces in self.partitions]
+        return sum_by_key(*map(np.concatenate, zip(*pieces, strict=True)))
 
     def close(self) -> None:
         for pieces in self.partitions:
@@ -143,11 +156,9 @@ def sum_by_key(keys: Keys, values: Integers) -> Sums:
     """The sums of values with equal keys, in order of keys."""
     if not len(keys):
         return Sums(NO_KEYS, values[:0].astype(np.int64))
-    order = order_of_keys(keys)
-    keys = keys[order]
-    values = values[order]
-    starts = np.flatnonzero(starts_of_runs(keys))
-    return Sums(keys[starts], np.add.reduceat(values, starts, axis=0))
+    order, new = group_keys(keys)
+    sums = np.add.reduceat(values.take(order, axis=0), np.flatnonzero(new), axis=0)
+    return Sums(keys.take(order[new], axis=0), sums)
 
 
 def shard_ends(keys: Keys, shards: int = SHARDS) -> list[int]:

@@ -7,7 +7,7 @@ and each distinct text has a code.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -23,10 +23,17 @@ from murmurlog.logs.cleaning import (
     changed_queries,
     clean_urls,
     judge,
+    plain_urls,
+    put_texts,
     screen_texts,
 )
 from murmurlog.logs.partitions import LocalPartitions, Partitions
-from murmurlog.logs.text_keys import TextKeys, group_keys, number_keys
+from murmurlog.logs.text_keys import (
+    TextColumn,
+    TextKeys,
+    group_keys,
+    number_keys,
+)
 from murmurlog.logs.workspace import Kept, Resident, Workspace
 from murmurlog.privacy.sampler import Keys
 
@@ -42,44 +49,61 @@ MOST_BYTES_A_VALUE = 2_000_000  # a row with a longer value is broken
 TOO_LONG = "value too long"
 SPLIT_BITS = 4  # of a unit's key, by which a partition that is too large is split
 
-Words = npt.NDArray[np.uint64]
+ROW_BITS, BATCH_BITS = 32, 24  # of the id of a text
+
 Integers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 
+Clean = Callable[[pa.Array], pa.Array]
+
+
 class Texts(Resident):
-    """The texts of a log's batches, which stay in this process; ids say where each is."""
+    """The texts of a log's batches, as they were read: they stay in this process, and ids say where each is.
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._batches: list[Kept[pa.Array]] = []
+    An id is the number of a column, of a batch and of a row in it. A text that is looked up is cleaned again.
+    """
 
-    def add(self, texts: pa.Array) -> int:
-        """Keeps the texts of a batch; the id of its first text, from which the others follow."""
-        kept = self._workspace.keep(texts)
+    def __init__(self, workspace: Workspace, clean: Sequence[Clean]) -> None:
+        self._workspace, self._clean = workspace, clean
+        self._batches: list[list[Kept[pa.Array]]] = []
+
+    def add(self, columns: Sequence[pa.Array]) -> int:
+        """Keeps the columns of a batch; the id of the first column's first row."""
+        kept = [self._workspace.keep(texts) for texts in columns]
         with self._workspace.lock:
             self._batches.append(kept)
-            return len(self._batches) - 1 << 32
+            return len(self._batches) - 1 << ROW_BITS
 
     def take(self, ids: Integers) -> pa.Array:
         """The texts with these ids."""
-        if not len(ids):
-            return pa.array([], pa.large_string())
         order = np.argsort(ids, kind="stable")
-        batches, starts = np.unique(ids[order] >> 32, return_index=True)
+        places, starts = np.unique(ids[order] >> ROW_BITS, return_index=True)
         parts = [pa.array([], pa.large_string())]
-        for batch, start, end in zip(batches, starts, [*starts[1:], len(ids)], strict=False):
-            places = ids[order[start:end]] & 0xFFFFFFFF
-            parts.append(self._batches[batch].load(mapped=True).take(pa.array(places)))
+        for place, start, end in zip(places, starts, [*starts[1:], len(ids)], strict=False):
+            column, batch = divmod(int(place), 1 << BATCH_BITS)
+            rows = ids[order[start:end]] & (1 << ROW_BITS) - 1
+            texts = self._column(column, batch).take(pa.array(rows))
+            clean = self._clean[column](texts) if self._clean else texts
+            parts.append(clean.cast(pa.large_string()))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_arrays(parts).take(pa.array(back))
 
+    def _column(self, column: int, batch: int) -> pa.Array:
+        return self._batches[batch][column].load(mapped=True)
+
     def close(self) -> None:
         """Deletes the texts."""
-        for kept in self._batches:
-            kept.close()
+        for columns in self._batches:
+            for kept in columns:
+                kept.close()
         self._batches.clear()
+
+
+def in_column(ids: Integers, column: int) -> Integers:
+    """The ids of the texts of a column in these rows, whose ids are those of the first column."""
+    return ids + (column << ROW_BITS + BATCH_BITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +129,7 @@ class Rows:
     time: Integers  # microseconds since 1970, NEVER for none
     query: Column
     url: Column | None
-    rank: Integers | None  # NO_RANK for none
+    rank: Integers | None  # NO_RANK for none; None if the log has no ranks
     kept: Mapping[str, Column]
     texts: Texts
     text_keys: TextKeys
@@ -137,46 +161,102 @@ class Rows:
 NO_RANK = np.iinfo(np.int32).min
 
 
-@dataclass(frozen=True, eq=False)
-class _BatchColumn:
-    """A column of a batch: of each row the code of its text, -1 for none; what each code stands for."""
-
-    codes: Integers
-    keys: Keys
-    first: int  # the id of the first code's text, from which the others follow
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CleanBatch:
-    """The columns of a batch, and which of its rows are usable."""
+    """The columns of a batch as numbers, its texts, and which of its rows are usable."""
 
     user: Keys
     time: Integers
     size: Integers  # the bytes of each row's texts
-    query: _BatchColumn
-    url: _BatchColumn | None
     rank: Integers | None
-    kept: Mapping[str, _BatchColumn]
+    keys: Sequence[Keys]  # of the clean query, url and kept values; 0 for none
+    texts: Sequence[pa.Array]  # of the same columns, as they were read
     usable: Mask
+
+
+class Lines(tuple[Integers, ...]):
+    """Rows on their way from a batch to a partition, as columns; what a log does not have is without width.
+
+    The columns: keys of units; of users, for units of time; times; the id of each row's first text; keys
+    of each column of texts; the bytes of all texts; ranks.
+    """
+
+    __slots__ = ()
+
+    @property
+    def rows(self) -> int:
+        return len(self[0])
+
+    @property
+    def unit(self) -> Keys:
+        return self[0]
+
+    @property
+    def user(self) -> Keys:
+        return self[1] if self[1].shape[1] else self[0]
+
+    @property
+    def time(self) -> Integers:
+        return self[2][:, 0] if self[2].shape[1] else np.full(self.rows, NEVER, np.int64)
+
+    @property
+    def text_id(self) -> Integers:
+        return self[3]
+
+    @property
+    def keys(self) -> tuple[Keys, ...]:
+        return self[4:-2]
+
+    @property
+    def size(self) -> Integers:
+        return self[-2]
+
+    @property
+    def rank(self) -> Integers | None:
+        return self[-1][:, 0] if self[-1].shape[1] else None
+
+    def at(self, rows: Integers) -> "Lines":
+        """Some of the rows."""
+        return Lines(column.take(rows, axis=0) for column in self)
+
+    def with_ids(self, ids: Integers) -> "Lines":
+        """The same rows with other ids of texts."""
+        return Lines((*self[:3], ids, *self[4:]))
+
+    @classmethod
+    def join(cls, pieces: "Sequence[Lines]") -> "Lines":
+        """The rows of all pieces, one after the other."""
+        return cls(map(np.concatenate, zip(*pieces, strict=True)))
+
+
+@dataclass(kw_only=True)
+class RowCounts:
+    """How many rows are usable, how many were keyed, and how many were dropped, by reason."""
+
+    rows: int = 0
+    keyed: int = 0
+    broken: dict[str, int] = field(default_factory=dict)
+    screened: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: "RowCounts") -> None:
+        """Adds those of other rows."""
+        self.rows, self.keyed = self.rows + other.rows, self.keyed + other.keyed
+        for reasons, more in ((self.broken, other.broken), (self.screened, other.screened)):
+            for reason, number in more.items():
+                reasons[reason] = reasons.get(reason, 0) + number
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReadRows:
-    """The rows of a source by partition, how many there are, and how many were dropped, by reason."""
+    """The rows of a source by partition, and how many there are."""
 
     partitions: Partitions[Rows]
-    rows: int
-    broken: Mapping[str, int]
-    screened: Mapping[str, int]
+    counts: RowCounts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowReader:
-    """How batches of a source become rows of partitions.
-
-    On the way rows are words of 64 bits, a line for each row: the key of its unit, the key of its user
-    (for units of time), time, bytes, then for each text its key and its id, and the rank beside a url.
-    """
+    """How batches of a source become rows of partitions."""
 
     cleaning: Cleaning
     text_keys: TextKeys
@@ -193,50 +273,45 @@ class RowReader:
         advance: Callable[[int], None] = lambda _: None,
     ) -> "ReadRows":
         """The rows by partition, and how many were dropped."""
-        buckets: list[list[Kept[Words]]] = [[] for _ in range(1 << self.bits)]
-        rows, broken, screened = 0, dict[str, int](), dict[str, int]()
+        buckets: list[list[Kept[Lines]]] = [[] for _ in range(1 << self.bits)]
+        total = RowCounts()
 
-        def work(
-            batch: pa.RecordBatch,
-        ) -> tuple[Any, int, int, Mapping[str, int], Mapping[str, int]]:
-            clean, why_broken, why_screened = self.clean(batch)
-            lines, ends = self.route(self.lines(clean), 0, self.bits)
-            return (
-                workspace.keep_slices(lines, ends), batch.num_rows, int(clean.usable.sum()),
-                why_broken, why_screened,
-            )  # fmt: skip
+        def work(batch: pa.RecordBatch) -> tuple[list[Kept[Lines]], RowCounts]:
+            clean, counts = self.clean(batch)
+            lines, ends = self.lines(clean, self.texts.add(clean.texts))
+            return workspace.keep_slices(lines, ends), counts
 
-        for kept, read, usable, why_broken, why_screened in workspace.map(work, batches):
-            for bucket, piece in zip(buckets, kept, strict=True):
+        for pieces, counts in workspace.map(work, batches):
+            for bucket, piece in zip(buckets, pieces, strict=True):
                 bucket.append(piece)
-            rows += usable
-            for total, part in ((broken, why_broken), (screened, why_screened)):
-                for reason, number in part.items():
-                    total[reason] = total.get(reason, 0) + number
-            advance(read)
+            total.add(counts)
+            advance(counts.keyed)
         parts = workspace.map(lambda bucket: list(self.partitions(bucket, workspace)), buckets)
         partitions = LocalPartitions([part for some in parts for part in some], workspace)
-        return ReadRows(partitions=partitions, rows=rows, broken=broken, screened=screened)
+        return ReadRows(partitions=partitions, counts=total)
 
     def partitions(
-        self, pieces: list[Kept[Words]], workspace: Workspace, used: int | None = None
+        self, pieces: list[Kept[Lines]], workspace: Workspace, used: int | None = None
     ) -> Iterator[Kept[Rows]]:
         """The partitions that a bucket of units comes to: one, or more if it is too large for one."""
         used = self.bits if used is None else used
-        waiting = [np.zeros((0, self.width), np.uint64)]
+        waiting, rows, size = list[Lines](), 0, 0
         for number, piece in enumerate(pieces):
             waiting.append(piece.load())
             piece.close()
-            if not self._are_many(waiting):
+            rows, size = rows + waiting[-1].rows, size + int(waiting[-1].size.sum())
+            if rows <= self.most_rows and size <= self.most_bytes:
                 continue
-            waiting = [self.cut(np.concatenate(waiting))]
-            if used < 64 and self._are_many(waiting) and _units_differ(waiting[0]):
+            waiting = [self.cut(Lines.join(waiting))]
+            rows, size = waiting[0].rows, int(waiting[0].size.sum())
+            many = rows > self.most_rows or size > self.most_bytes
+            if used < 64 and many and (waiting[0].unit != waiting[0].unit[0]).any():
                 # Too many units: each goes to one of several smaller buckets.
-                smaller: list[list[Kept[Words]]] = [[] for _ in range(1 << SPLIT_BITS)]
+                smaller: list[list[Kept[Lines]]] = [[] for _ in range(1 << SPLIT_BITS)]
                 later = pieces[number + 1 :]
                 for lines in chain(waiting, (piece.load() for piece in later)):
-                    kept = workspace.keep_slices(*self.route(lines, used, SPLIT_BITS))
-                    for bucket, part in zip(smaller, kept, strict=True):
+                    parts = workspace.keep_slices(*self.route(lines, used, SPLIT_BITS))
+                    for bucket, part in zip(smaller, parts, strict=True):
                         bucket.append(part)
                 waiting.clear()
                 for piece in later:
@@ -244,288 +319,238 @@ class RowReader:
                 for bucket in smaller:
                     yield from self.partitions(bucket, workspace, used + SPLIT_BITS)
                 return
-        yield workspace.keep(self.settle(np.concatenate(waiting)))
+        if waiting:
+            yield workspace.keep(self.settle(Lines.join(waiting)))
 
-    def _are_many(self, pieces: Sequence[Words]) -> bool:
-        rows = sum(map(len, pieces))
-        size = sum(int(lines[:, self._time + 1].sum()) for lines in pieces)
-        return rows > self.most_rows or size > self.most_bytes
-
-    @property
-    def _time(self) -> int:
-        """The place of the time in a line; before it is the key of the unit, and that of the user."""
-        return 4 if self.unit in PERIODS else 2
-
-    @property
-    def width(self) -> int:
-        """How many words a line has."""
-        return self._time + 5 + 4 * (self.cleaning.url is not None) + 3 * len(self.cleaning.keep)
-
-    def clean(
-        self, batch: pa.RecordBatch
-    ) -> tuple[CleanBatch, Mapping[str, int], Mapping[str, int]]:
-        """A batch with clean text, and how many of its rows were dropped, by reason."""
-        batch, size, too_long = self._short(batch)
+    def clean(self, batch: pa.RecordBatch) -> tuple[CleanBatch, RowCounts]:
+        """A batch as numbers, and how many of its rows are usable."""
+        counts = RowCounts(keyed=batch.num_rows)
+        batch, texts, size, too_long = _short_rows(batch)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         cleaning, count = self.cleaning, batch.num_rows
-        query, reasons = self._queries(columns["query"])
-        url, linked = None, np.zeros(count, bool)
-        if "url" in columns:
-            url, linked = self._urls(columns["url"])
-        user, known = self._users(columns["user"])
+        query, asked, reasons = self._queries(texts["query"])
+        keys, linked, clicked, rank = [query], np.zeros(count, bool), np.zeros(count, bool), None
+        if cleaning.url is not None:
+            url, linked, clicked = self._urls(texts["url"])
+            keys.append(url)
+        if cleaning.url is not None and cleaning.ranked:
+            rank = columns["rank"].cast(pa.int32()).fill_null(NO_RANK)
+            rank = rank.to_numpy(zero_copy_only=False)
+        keys += [self._kept(texts[f"k{i}"]) for i in range(len(cleaning.keep))]
+        if "user" in texts:
+            user, known = texts["user"].keys(self.text_keys), texts["user"].length > 0
+        else:
+            user, known = self._numbered_users(columns["user"])
+        time, bad_time = np.full(count, NEVER, np.int64), np.zeros(count, bool)
         if "time" in columns:
             moment = columns["time"].cast(pa.timestamp("us")).view(pa.int64())
             time = moment.fill_null(NEVER).to_numpy(zero_copy_only=False)
             bad_time = columns["bad_time"].to_numpy(zero_copy_only=False)
-        else:
-            time, bad_time = np.full(count, NEVER, np.int64), np.zeros(count, bool)
-        rank = None
-        if "rank" in columns:
-            rank = (
-                columns["rank"].cast(pa.int32()).fill_null(NO_RANK).to_numpy(zero_copy_only=False)
-            )
         facts = RowFacts(
             count=count,
-            there={
-                "user": known,
-                "query": query.codes >= 0,
-                "time": time != NEVER,
-                "url": linked if url is None else url.codes >= 0,
-            },
+            there={"user": known, "query": asked, "time": time != NEVER, "url": clicked},
             stated={"time": bad_time | (time != NEVER), "url": linked},
             time=time,
         )
-        stays, broken = judge(facts, cleaning)
+        stays, counts.broken = judge(facts, cleaning)
         if too_long:
-            broken[TOO_LONG] = too_long
-        screened = {}
+            counts.broken[TOO_LONG] = too_long
         for reason, rows in reasons.items():
             hit = stays & rows
-            screened[reason] = int(hit.sum())
+            counts.screened[reason] = int(hit.sum())
             stays &= ~hit
         clean = CleanBatch(
-            user=user,
-            time=time,
-            size=size,
-            query=query,
-            url=url,
-            rank=rank,
-            kept={name: self._kept(columns[f"k{i}"]) for i, name in enumerate(cleaning.keep)},
-            usable=stays,
-        )
-        return clean, broken, screened
+            user=user, time=time, size=size, rank=rank, keys=keys,
+            texts=[column.texts for name, column in texts.items() if name != "user"], usable=stays,
+        )  # fmt: skip
+        counts.rows = int(stays.sum())
+        return clean, counts
 
-    def _short(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Integers, int]:
-        """The rows without a value that is too long, the bytes of their texts, and how many others there are."""
-        size, short = np.zeros(batch.num_rows, np.int64), np.ones(batch.num_rows, bool)
-        for column in batch.columns:
-            if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-                length = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
-                size += length
-                short &= length <= MOST_BYTES_A_VALUE
-        if short.all():
-            return batch, size, 0
-        return batch.filter(pa.array(short)), size[short], int((~short).sum())
+    def lines(self, batch: CleanBatch, first: int) -> tuple[Lines, list[int]]:
+        """The usable rows of a batch by partition; of units of time only those that have one.
 
-    def lines(self, batch: CleanBatch) -> Words:
-        """The usable rows of a batch; of units of time only those that have one."""
-        rows = np.flatnonzero(
-            batch.usable & (batch.time != NEVER) if self.unit in PERIODS else batch.usable
-        )
-        lines = np.empty((len(rows), self.width), np.uint64)
-        user, time = batch.user[rows], batch.time[rows]
-        lines[:, :2] = user
+        `first` is the id of the batch's first row.
+        """
+        count = len(batch.usable)
+        usable, unit = batch.usable, batch.user
+        user, time = unit[:, :0], batch.time[:, None]
         if self.unit in PERIODS:
-            period = np.zeros((len(rows), 2), np.uint64)
-            period[:, 0] = period_start(time, PERIODS[self.unit]).astype(np.uint64)
-            lines[:, :2] = self.text_keys.combine([user, period])
-            lines[:, 2:4] = user
-        place = self._time
-        lines[:, place] = time.view(np.uint64)
-        lines[:, place + 1] = batch.size[rows].view(np.uint64)
-        place += 2
-        for column in (batch.query, *([batch.url] if batch.url else []), *batch.kept.values()):
-            codes = column.codes[rows]
-            lines[:, place : place + 2] = column.keys[codes] if len(column.keys) else 0
-            ids = column.first + codes.astype(np.int64)
-            if (missing := codes < 0).any():
-                lines[missing, place : place + 2] = 0
-                ids[missing] = -1
-            lines[:, place + 2] = ids.view(np.uint64)
-            place += 3
-            if column is batch.url:
-                assert batch.rank is not None
-                lines[:, place] = batch.rank[rows].astype(np.int64).view(np.uint64)
-                place += 1
-        return lines
+            period = np.zeros((count, 2), np.uint64)
+            period[:, 0] = period_start(batch.time, PERIODS[self.unit]).astype(np.uint64)
+            unit, user = self.text_keys.combine([unit, period]), unit
+            usable = usable & (batch.time != NEVER)
+        rank = np.zeros((count, 0), np.int32) if batch.rank is None else batch.rank[:, None]
+        lines = Lines((
+            unit, user, time if self.cleaning.timed else time[:, :0],
+            np.arange(first, first + count), *batch.keys, batch.size, rank,
+        ))  # fmt: skip
+        return self.route(lines, 0, self.bits, rows=np.flatnonzero(usable))
 
-    def route(self, lines: Words, used: int, bits: int) -> tuple[Words, list[int]]:
-        """The lines by the bits of their unit's key after those used, and where those of each end."""
+    def route(
+        self, lines: Lines, used: int, bits: int, rows: Integers | None = None
+    ) -> tuple[Lines, list[int]]:
+        """The lines by the bits of their unit's key after those used, and where those of each end.
+
+        With `rows` only these.
+        """
+        key = lines.unit[:, 0] if rows is None else lines.unit[rows, 0]
         # Two steps, because a shift by 64 bits is not defined.
-        place = lines[:, 0] << np.uint64(used) >> np.uint64(1) >> np.uint64(63 - bits)
-        place = place.astype(np.uint16)
+        place = (key << np.uint64(used) >> np.uint64(1) >> np.uint64(63 - bits)).astype(np.uint16)
         ends = np.cumsum(np.bincount(place, minlength=1 << bits))
-        return lines[np.argsort(place, kind="stable")], [0, *ends.tolist()]
+        order = np.argsort(place, kind="stable")
+        return lines.at(order if rows is None else rows[order]), [0, *ends.tolist()]
 
-    def cut(self, lines: Words) -> Words:
+    def cut(self, lines: Lines) -> Lines:
         """The lines without those that no further lines can bring back into `settle`.
 
         Of each unit its first rows in the order of time and then of the record, as many as fit into
         `MOST_ROWS_A_UNIT` and `MOST_BYTES_A_UNIT`, and the first that does not fit: so that a cut of what
         a cut left, together with further lines, is the cut of all.
         """
-        return lines[self._within(lines, more=1)]
+        return self._within(lines, more=1)
 
-    def _within(self, lines: Words, *, more: int = 0) -> Integers:
+    def _within(self, lines: Lines, *, more: int = 0) -> Lines:
         """The lines of each unit up to the first that does not fit, and so many of the following."""
-        if len(lines) <= MOST_ROWS_A_UNIT and lines[:, self._time + 1].sum() <= MOST_BYTES_A_UNIT:
-            return np.arange(len(lines))
-        unit, _ = number_keys(np.ascontiguousarray(lines[:, :2]))
-        rows, size = np.bincount(unit), np.bincount(unit, weights=lines[:, self._time + 1])
-        large = (rows > MOST_ROWS_A_UNIT) | (size > MOST_BYTES_A_UNIT)
-        kept = [np.flatnonzero(~large[unit])]
+        if lines.rows <= MOST_ROWS_A_UNIT and lines.size.sum() <= MOST_BYTES_A_UNIT:
+            return lines
+        unit, _ = number_keys(lines.unit)
+        rows, sizes = np.bincount(unit), np.bincount(unit, weights=lines.size)
+        large = (rows > MOST_ROWS_A_UNIT) | (sizes > MOST_BYTES_A_UNIT)
+        if not large.any():
+            return lines
+        parts = [np.flatnonzero(~large[unit])]
         for number in np.flatnonzero(large):
             own = np.flatnonzero(unit == number)
-            record = [lines[own, column] for column in self._record_columns()]
-            own = own[np.lexsort((*reversed(record), lines[own, self._time].view(np.int64)))]
-            used = np.cumsum(lines[own, self._time + 1].view(np.int64))
+            record = lines.at(own)
+            # What the row is: its id only says where its texts are.
+            words = [word for keys in record.keys for word in keys.T]
+            ranks = [] if record.rank is None else [record.rank]
+            order = np.lexsort((*ranks, *reversed(words), record.size, record.time))
+            used = np.cumsum(record.size[order], dtype=np.int64)
             fits = (np.arange(len(own)) < MOST_ROWS_A_UNIT) & (used <= MOST_BYTES_A_UNIT)
             # The first that does not fit ends the unit: what follows it is not looked at.
             end = len(own) if fits.all() else int(np.argmin(fits)) + more
-            kept.append(own[:end])
-        return np.sort(np.concatenate(kept))
+            parts.append(own[order[:end]])
+        return lines.at(np.sort(np.concatenate(parts)))
 
-    def _record_columns(self) -> list[int]:
-        """The words of a line that say what the row is; ids only say where its texts are."""
-        columns, place = [self._time + 1], self._time + 2
-        for name in ("query", *(["url"] if self.cleaning.url else []), *self.cleaning.keep):
-            columns += [place, place + 1]
-            place += 3
-            if name == "url" and len(columns) == 5:
-                columns.append(place)
-                place += 1
-        return columns
-
-    def id_columns(self) -> list[int]:
-        """The words of a line that say where its texts are."""
-        after = self._time + 2
-        urls = self.cleaning.url is not None
-        kept = after + 3 + 4 * urls
-        others = [kept + 3 * place + 2 for place in range(len(self.cleaning.keep))]
-        return [after + 2, *([after + 5] if urls else []), *others]
-
-    def settle(self, lines: Words) -> Rows:
+    def settle(self, lines: Lines) -> Rows:
         """The rows of a partition in order, with codes for units and texts."""
-        within = self._within(lines)
-        if len(within) < len(lines):
-            lines = lines[within]
-        unit_keys = np.ascontiguousarray(lines[:, :2])
-        unit, unit_row = number_keys(unit_keys)
-        time = np.ascontiguousarray(lines[:, self._time]).view(np.int64)
-        order = order_in_time(unit, time)
-        user = slice(2, 4) if self.unit in PERIODS else slice(0, 2)
-        columns, rank, place = [], None, self._time + 2
-        for number in range(1 + (self.cleaning.url is not None) + len(self.cleaning.keep)):
-            columns.append(_settle_column(lines[:, place : place + 3], order))
-            place += 3
-            if number == 1 and self.cleaning.url is not None:
-                rank = lines[order, place].view(np.int64).astype(np.int32)
-                place += 1
+        lines = self._within(lines)
+        order, new = group_keys(lines.unit)
+        first = order[new]  # of each unit a row
+        unit, time = np.cumsum(new, dtype=np.int32) - np.int32(1), lines.time.take(order)
+        if (inside := order_in_time(unit, time)) is not None:
+            order, time = order[inside], time[inside]
+        columns = [
+            _number_column(keys, in_column(lines.text_id, place)).at(order)
+            for place, keys in enumerate(lines.keys)
+        ]
         query, *columns = columns
-        url = columns.pop(0) if self.cleaning.url is not None else None
         return Rows(
-            unit=unit[order],
-            unit_keys=unit_keys[unit_row],
-            user_keys=lines[unit_row, user],
-            time=time[order],
+            unit=unit,
+            unit_keys=lines.unit.take(first, axis=0),
+            user_keys=lines.user.take(first, axis=0),
+            time=time,
             query=query,
-            url=url,
-            rank=rank,
+            url=columns.pop(0) if self.cleaning.url is not None else None,
+            rank=None if lines.rank is None else lines.rank[order],
             kept=dict(zip(self.cleaning.keep, columns, strict=True)),
             texts=self.texts,
             text_keys=self.text_keys,
         )
 
-    def _users(self, users: pa.Array) -> tuple[Keys, Mask]:
-        """The keys of users, texts or whole numbers, and whether there is one."""
-        if pa.types.is_integer(users.type):
-            numbers = users.fill_null(0).to_numpy(zero_copy_only=False)
-            return self.text_keys.numbers(numbers), users.is_valid().to_numpy(zero_copy_only=False)
-        known = pc.fill_null(pc.greater(pc.binary_length(users), 0), False)
-        return self.text_keys.texts(users), known.to_numpy(zero_copy_only=False)
+    def _numbered_users(self, users: pa.Array) -> tuple[Keys, Mask]:
+        """The keys of users who are whole numbers, and whether there is one."""
+        numbers = users.fill_null(0).to_numpy(zero_copy_only=False)
+        return self.text_keys.numbers(numbers), users.is_valid().to_numpy(zero_copy_only=False)
 
-    def _queries(self, queries: pa.Array) -> tuple[_BatchColumn, Mapping[str, Mask]]:
-        """The clean queries, and under each reason to drop some the rows of these."""
-        codes, keys, texts = self._distinct(queries)
-        texts, keys = self._clean(texts, keys, *changed_queries(texts, self.cleaning))
-        reasons = {
-            reason: np.append(places, False)[codes]
-            for reason, places in screen_texts(texts, self.cleaning).items()
-        }
-        return self._column(codes, keys, texts), reasons
-
-    def _urls(self, urls: pa.Array) -> tuple[_BatchColumn, Mask]:
-        """The clean urls, and whether the source has one for the row."""
-        codes, keys, texts = self._distinct(urls)
-        empty = pc.equal(texts, "").to_numpy(zero_copy_only=False)
-        linked = ~np.append(empty, True)[codes]
-        cleaned = clean_urls(texts, self.cleaning)
-        changed = pc.fill_null(pc.not_equal(cleaned, texts), True)
-        places = pc.indices_nonzero(changed).to_numpy()
-        texts, keys = self._clean(texts, keys, places, cleaned.take(pa.array(places)))
-        return self._column(codes, keys, texts), linked
-
-    def _kept(self, values: pa.Array) -> _BatchColumn:
-        """The values of a kept column; an empty text is none."""
-        codes, keys, texts = self._distinct(values)
-        texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
-        return self._column(codes, keys, texts)
-
-    def _distinct(self, column: pa.Array) -> tuple[Integers, Keys, pa.Array]:
-        """Of each row the code of its text, -1 for none; the key and the text of each code."""
-        keys = self.text_keys.texts(column)
-        codes, rows = group_keys(keys)
-        if column.null_count:  # a null has the key of no text, and a code of its own
-            codes = codes.copy()
-            codes[column.is_null().to_numpy(zero_copy_only=False)] = -1
-        texts = column.take(pa.array(rows)).cast(pa.large_string())
-        return codes, keys[rows], texts.fill_null("") if texts.null_count else texts
-
-    def _clean(
-        self, texts: pa.Array, keys: Keys, places: Integers, clean: pa.Array
-    ) -> tuple[pa.Array, Keys]:
-        """The texts and their keys with clean ones at some places; null where nothing is left."""
+    def _queries(self, queries: TextColumn) -> tuple[Keys, Mask, Mapping[str, Mask]]:
+        """The keys of clean queries, which rows have one, and under each reason to drop some these rows."""
+        keys, there = queries.keys(self.text_keys), ~queries.nulls
+        # Most queries are clean as they are; the others are looked at once for each distinct text.
+        suspects = self.cleaning.suspects(queries.data, queries.start, queries.length)
+        rows = np.flatnonzero(there & suspects)
+        codes, first = number_keys(keys.take(rows, axis=0))
+        texts = queries.texts.take(pa.array(rows[first]))
+        places, clean = changed_queries(texts, self.cleaning)
         if len(places):
-            changed = np.zeros(len(texts), bool)
-            changed[places] = True
-            # Cleaning can make a text longer; the bound is on what is keyed.
-            fits = pc.less_equal(pc.binary_length(clean), MOST_BYTES_A_VALUE)
-            clean = pc.if_else(fits, clean, pa.scalar(None, clean.type))
-            texts = pc.replace_with_mask(texts, pa.array(changed), clean.cast(texts.type))
-            keys = keys.copy()
-            keys[places] = self.text_keys.texts(clean)
-        return texts, keys
+            texts = put_texts(texts, places, short_texts(clean))
+            clean_keys = keys.take(rows[first], axis=0)
+            clean_keys[places] = self.text_keys.texts(texts.take(pa.array(places)))
+            keys[rows] = clean_keys.take(codes, axis=0)
+            there[rows] = texts.is_valid().to_numpy(zero_copy_only=False)[codes]
+        reasons = {}
+        for reason, hit in screen_texts(texts, self.cleaning).items():
+            reasons[reason] = np.zeros(len(keys), bool)
+            reasons[reason][rows] = hit[codes]
+        return keys, there, reasons
 
-    def _column(self, codes: Integers, keys: Keys, texts: pa.Array) -> _BatchColumn:
-        """The column whose codes stand for these texts, which are kept; null for none."""
-        if texts.null_count:
-            missing = np.append(texts.is_null().to_numpy(zero_copy_only=False), True)
-            codes = np.where(missing[codes], np.int32(-1), codes)
-        return _BatchColumn(codes, keys, self.texts.add(texts))
+    def _urls(self, urls: TextColumn) -> tuple[Keys, Mask, Mask]:
+        """The keys of clean urls, and for which rows the source has a url, and one that can be read."""
+        linked = urls.length > 0
+        if self.cleaning.url == "id":
+            clicked = np.zeros(len(linked), bool)
+            keys = np.zeros((len(linked), 2), np.uint64)
+        else:
+            clicked, first, size = plain_urls(
+                urls.data, urls.start, urls.length, host_only=self.cleaning.url == "host"
+            )
+            keys = self.text_keys.spans(urls.data, first, size)
+            keys[~clicked] = 0
+        # Each distinct one of the others is cleaned once.
+        rows = np.flatnonzero(linked & ~clicked)
+        if len(rows):
+            raw = self.text_keys.spans(urls.data, urls.start[rows], urls.length[rows])
+            codes, first = number_keys(raw)
+            clean = short_texts(clean_urls(urls.texts.take(pa.array(rows[first])), self.cleaning))
+            keys[rows] = self.text_keys.texts(clean).take(codes, axis=0)
+            clicked[rows] = clean.is_valid().to_numpy(zero_copy_only=False)[codes]
+        return keys, linked, clicked
+
+    def _kept(self, values: TextColumn) -> Keys:
+        """The keys of the values of a kept column; an empty text is none."""
+        keys = values.keys(self.text_keys)
+        keys[values.length == 0] = 0
+        return keys
 
 
-def order_in_time(unit: Integers, time: Integers) -> Integers:
-    """An order of rows by unit and time; rows of one unit and time come in any order."""
-    if not len(unit):
-        return np.zeros(0, np.int64)
-    timed = time != NEVER
-    first = time.min(where=timed, initial=NEVER)
-    span = int(time.max(where=timed, initial=first)) - int(first) + 2 if timed.any() else 1
-    bits = (span - 1).bit_length()
-    if int(unit.max()).bit_length() + bits > 64:
-        return np.lexsort((time, unit))
-    offset = np.where(timed, time - first, span - 1).astype(np.uint64)
-    return np.argsort(unit.astype(np.uint64) << np.uint64(bits) | offset)
+def _short_rows(
+    batch: pa.RecordBatch,
+) -> tuple[pa.RecordBatch, dict[str, TextColumn], Integers, int]:
+    """The rows without a value that is too long, their texts and the bytes of these; and how many are left out."""
+    texts = {
+        name: TextColumn.of(column.cast(pa.large_string()))
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    }
+    size, longest = np.zeros(batch.num_rows, np.int64), 0
+    for column in texts.values():
+        size += column.length
+        longest = max(longest, int(column.length.max(initial=0)))
+    if longest <= MOST_BYTES_A_VALUE:
+        return batch, texts, size.astype(np.int32), 0
+    short = np.all([column.length <= MOST_BYTES_A_VALUE for column in texts.values()], axis=0)
+    return (*_short_rows(batch.filter(pa.array(short)))[:3], int((~short).sum()))
+
+
+def short_texts(texts: pa.Array) -> pa.Array:
+    """The texts, null for those that are too long: cleaning can make a text longer, and the bound is on keys."""
+    fits = pc.less_equal(pc.binary_length(texts), MOST_BYTES_A_VALUE)
+    return pc.if_else(fits, texts, pa.scalar(None, texts.type))
+
+
+def order_in_time(unit: Integers, time: Integers) -> Integers | None:
+    """An order of rows by time within units, which are in order; None if the rows have it already.
+
+    Rows of one unit and time come in any order.
+    """
+    late = np.append(False, (time[1:] < time[:-1]) & (unit[1:] == unit[:-1]))[: len(unit)]
+    if not late.any():
+        return None
+    rows = np.flatnonzero(np.isin(unit, unit[late]))
+    order = np.arange(len(unit))
+    order[rows] = rows[np.lexsort((time[rows], unit[rows]))]
+    return order
 
 
 def period_start(time: Integers, period: str) -> Integers:
@@ -539,18 +564,10 @@ def period_start(time: Integers, period: str) -> Integers:
     return np.asarray(day)
 
 
-def _settle_column(lines: Words, order: Integers) -> Column:
-    """A column of a partition from the words of its keys and ids, in the order of the rows."""
-    keys, ids = np.ascontiguousarray(lines[:, :2]), np.ascontiguousarray(lines[:, 2]).view(np.int64)
-    there = np.flatnonzero(ids >= 0)
-    if len(there) == len(ids):
-        codes, rows = number_keys(keys)
-    else:
-        codes = np.full(len(ids), -1, np.int32)
-        codes[there], rows = number_keys(keys[there])
-        rows = there[rows]
-    return Column(codes=codes[order], keys=keys[rows], ids=ids[rows])
-
-
-def _units_differ(lines: Words) -> bool:
-    return bool((lines[:, :2] != lines[0, :2]).any())
+def _number_column(keys: Keys, ids: Integers) -> Column:
+    """A column of a partition from the keys and ids of its rows; a row without a text has the key 0."""
+    codes, rows = number_keys(keys)
+    distinct = keys.take(rows, axis=0)
+    if len(rows) and not distinct[0].any():  # the least of all keys
+        codes, rows, distinct = codes - np.int32(1), rows[1:], distinct[1:]
+    return Column(codes=codes, keys=distinct, ids=ids[rows])

@@ -9,7 +9,9 @@ is hashed in the same way from the words of its parts. Imports only numpy and py
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from murmurlog.privacy.sampler import Entropy, Keys, SystemEntropy, mix
 
 LANES = 4
 TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
+LEAST_BITS = 12  # of keys, by which a list is cut for look-ups
 MOST_PARTS = 8  # of a combination, where numbers are drawn ahead
 NOT_DRAWN = "a text or a list is longer than the workers have numbers for"
 NO_KEYS: Keys = np.zeros((0, 2), np.uint64)
@@ -31,7 +34,9 @@ _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 
 Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
 
 
 class TextKeys(Resident):
@@ -50,19 +55,19 @@ class TextKeys(Resident):
 
         A copy in another process has these and draws none of its own.
         """
-        self._texts.first(-(-longest // 4) + 2)
+        self._texts.first(-(-longest // 4) + 3)
         self._items.first(1 + 5 * MOST_PARTS)
         self._lists.first(2 + 4 * members)
 
     def texts(self, texts: pa.Array) -> Keys:
         """The key of each text; that of a null is 0."""
-        texts = texts.cast(pa.large_string())
-        keys = np.zeros((len(texts), 2), np.uint64)
-        for start in range(0, len(texts), TEXTS_AT_ONCE):
-            some = texts.slice(start, TEXTS_AT_ONCE)
-            keys[start : start + len(some)] = self._hash(some)
-        if texts.null_count:
-            keys[texts.is_null().to_numpy(zero_copy_only=False)] = 0
+        return TextColumn.of(texts.cast(pa.large_string())).keys(self)
+
+    def spans(self, data: Bytes, start: Integers, length: Integers) -> Keys:
+        """The keys of the texts that start at places of these bytes and have a length."""
+        keys = np.empty((len(start), 2), np.uint64)
+        for some in blocks(len(start)):
+            keys[some] = self._hash(data, start[some], length[some])
         return keys
 
     def numbers(self, numbers: Integers) -> Keys:
@@ -114,41 +119,31 @@ class TextKeys(Resident):
         length = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
         return self.lists(self.texts(pc.list_flatten(column)), length)
 
-    def _hash(self, texts: pa.LargeStringArray) -> Keys:
-        _, offsets, data = texts.buffers()
-        ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        start, stop = int(ends[0]), int(ends[-1])
-        raw = np.empty(stop - start + 4, np.uint8)  # four bytes more: the last word may reach over
-        raw[-4:] = 0
-        if stop > start:
-            raw[:-4] = np.frombuffer(data, np.uint8)[start:stop]
-        words = np.ndarray((len(raw) - 3,), "<u4", raw, strides=(1,))
-        length = np.diff(ends)
-        if texts.null_count:  # a slot of a null may hold bytes
-            length = np.where(texts.is_null().to_numpy(zero_copy_only=False), 0, length)
+    def _hash(self, data: Bytes, start: Integers, length: Integers) -> Keys:
+        data, start = pad(data, start, length)
+        words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
         # Longest first: the texts that still have a word at a step are a prefix.
-        short = length.astype(np.uint16) if length.max(initial=0) < 1 << 16 else length
-        order = np.argsort(short, kind="stable")[::-1]  # of 16 bits it is counted, not compared
-        length, at = length[order], (ends[:-1] - start)[order]
+        order = order_of_numbers(length)[::-1]
+        length, start = length[order], start[order]
         steps = -(-int(length[0]) // 4) if len(length) else 0
-        numbers = self._texts.first(steps + 2)
-        sums = np.empty((LANES, len(length)), np.uint64)
-        for lane in range(LANES):
-            sums[lane] = numbers[0, lane] + numbers[1, lane] * length.astype(np.uint64)
+        numbers = self._texts.first(steps + 3)
+        sums = numbers[1][:, None] * length.astype(np.uint64)
+        sums += numbers[0][:, None]
         products = np.empty(len(length), np.uint64)
-        for step in range(steps):
+        for step in range(0, steps, 2):
             count = int(np.searchsorted(-length, -4 * step))  # texts that have bytes at this step
-            word = words[at[:count] + 4 * step].astype(np.uint64)
-            whole = int(np.searchsorted(-length[:count], -(4 * step + 4), side="right"))
+            pair = words[start[:count] + 4 * step]  # two words: one look-up costs as much as two
+            whole = int(np.searchsorted(-length[:count], -(4 * step + 8), side="right"))
             if whole < count:  # bytes after a text's end are no part of it
-                bits = np.uint64(8) * (length[whole:] - 4 * step)[: count - whole].astype(np.uint64)
-                word[whole:] &= (np.uint64(1) << bits) - np.uint64(1)
-            for lane in range(LANES):
-                np.multiply(word, numbers[step + 2, lane], out=products[:count])
-                sums[lane, :count] += products[:count]
-        keys = np.empty((len(length), 2), np.uint64)
-        keys[order] = _pack(sums)
-        return keys
+                bits = np.uint64(8) * (length[whole:count] - 4 * step).astype(np.uint64)
+                pair[whole:] &= (np.uint64(1) << bits) - np.uint64(1)
+            for place, word in ((step + 2, pair & _LOW), (step + 3, pair >> _HALF)):
+                for lane in range(LANES):
+                    np.multiply(word, numbers[place, lane], out=products[:count])
+                    sums[lane, :count] += products[:count]
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return _pack(sums).take(back, axis=0)
 
 
 class _Numbers:
@@ -178,91 +173,167 @@ class _Numbers:
         self.__dict__.update(state, _entropy=None, _lock=threading.Lock())
 
 
+@dataclass(frozen=True, eq=False)
+class TextColumn:
+    """The bytes of a column of texts, where each text starts and how long it is; a null is empty."""
+
+    texts: pa.LargeStringArray
+    data: Bytes
+    start: Integers
+    length: Integers
+    nulls: Mask
+
+    @classmethod
+    def of(cls, texts: pa.LargeStringArray) -> "TextColumn":
+        offsets = np.frombuffer(texts.buffers()[1], np.int64)
+        ends = offsets[texts.offset : texts.offset + len(texts) + 1]
+        data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+        length, nulls = np.diff(ends), np.zeros(len(texts), bool)
+        if texts.null_count:
+            nulls = texts.is_null().to_numpy(zero_copy_only=False)
+            length[nulls] = 0  # though its slot may have bytes
+        return cls(texts, data, ends[:-1], length, nulls)
+
+    def keys(self, text_keys: TextKeys) -> Keys:
+        """The key of each text; that of a null is 0."""
+        keys = text_keys.spans(self.data, self.start, self.length)
+        if self.texts.null_count:
+            keys[self.nulls] = 0
+        return keys
+
+
+def pad(data: Bytes, start: Integers, length: Integers) -> tuple[Bytes, Integers]:
+    """The bytes of some texts and at least eight more, and where each text starts: words may reach over."""
+    first, end = int(start.min(initial=len(data))), int((start + length).max(initial=0))
+    if end + 8 <= len(data):
+        return data[first : end + 8], start - first
+    return np.append(data[first:end], np.zeros(8, np.uint8)), start - first
+
+
+def blocks(texts: int) -> Iterator[slice]:
+    """So many texts in runs that stay in the CPU's cache with all that is known of them."""
+    for first in range(0, texts, TEXTS_AT_ONCE):
+        yield slice(first, min(first + TEXTS_AT_ONCE, texts))
+
+
+def order_of_numbers(numbers: Integers) -> Integers:
+    """A stable order of whole numbers from 0 on.
+
+    numpy sorts 16 bits by counting, and words of 64 bits several times faster than places by words: a
+    number and its place share a word.
+    """
+    most = int(numbers.max(initial=0)).bit_length()
+    if most <= 16:
+        return np.argsort(numbers.astype(np.uint16), kind="stable")
+    bits = len(numbers).bit_length()
+    if most + bits > 64:
+        return np.argsort(numbers, kind="stable")
+    words = numbers.astype(np.uint64) << np.uint64(bits)
+    words |= np.arange(len(words), dtype=np.uint64)
+    words.sort()
+    words &= (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    return words.view(np.int64)
+
+
 def order_of_keys(keys: Keys) -> Integers:
-    """An order in which equal keys, check included, are side by side and first words ascend."""
-    count = len(keys)
-    if count < 2:
-        return np.arange(count)
-    bits = np.uint64(int(count - 1).bit_length())
-    # A first word and a place share a machine word: sorting words is faster than sorting places.
-    words = np.ascontiguousarray(keys[:, 0])
-    packed = (words >> bits << bits) | np.arange(count, dtype=np.uint64)
-    packed.sort()
-    order = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
-    prefix = packed >> bits
-    same = prefix[1:] == prefix[:-1]
-    if same.any():
-        sorted_keys = keys[order]
-        if not np.all((sorted_keys[1:] == sorted_keys[:-1])[same]):
-            return np.lexsort((keys[:, 1], words))
-    return order
+    """A stable order of keys: by their first word, then by their check."""
+    return group_keys(keys)[0]
 
 
-def starts_of_runs(keys: Keys) -> npt.NDArray[np.bool_]:
+def group_keys(keys: Keys) -> tuple[Integers, Mask]:
+    """A stable order of keys, in which equal ones are side by side; and whether each differs from the one before."""
+    bits = np.uint64(len(keys).bit_length())
+    words = keys[:, 0] >> bits << bits
+    words |= np.arange(len(words), dtype=np.uint64)
+    words.sort()
+    order = (words & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
+    words >>= bits
+    new = _starts_of_runs(keys.take(order, axis=0))
+    # Few different keys agree in the upper bits of their first words; runs of such are sorted by both words.
+    differ = 1 + np.flatnonzero(new[1:] & (words[1:] == words[:-1]))
+    if len(differ):
+        run = np.cumsum(np.append(True, words[1:] != words[:-1]))
+        rows = np.flatnonzero(np.isin(run, run[differ]))
+        own = order[rows]
+        order[rows] = own[np.lexsort((keys[own, 1], keys[own, 0]))]
+        new = _starts_of_runs(keys.take(order, axis=0))
+    return order, new
+
+
+def _starts_of_runs(keys: Keys) -> Mask:
     """Whether each key differs from the one before it."""
-    new = np.ones(len(keys), bool)
-    if len(keys):
-        np.not_equal(keys[1:, 0], keys[:-1, 0], out=new[1:])
-        same = np.flatnonzero(~new)
-        new[same] = keys[same, 1] != keys[same - 1, 1]
-    return new
+    differs = keys[1:] != keys[:-1]
+    return np.append(True, differs[:, 0] | differs[:, 1])[: len(keys)]
 
 
-def group_keys(keys: Keys) -> tuple[Integers, Integers]:
-    """A code for each distinct key, in no particular order; and a row that has each of them."""
-    words = pa.array(np.ascontiguousarray(keys[:, 0])).dictionary_encode()
-    codes = words.indices.to_numpy()
-    rows = np.empty(len(words.dictionary), np.int64)
-    rows[codes] = np.arange(len(codes))
-    check = np.ascontiguousarray(keys[:, 1])
-    if np.array_equal(check[rows][codes], check):
-        return codes, rows
-    # Keys with one first word and other checks, which hardly ever are there.
-    order = np.lexsort((check, keys[:, 0]))
-    new = starts_of_runs(keys[order])
-    codes = np.empty(len(keys), np.int32)
+def number_keys(keys: Keys) -> tuple[Integers, Integers]:
+    """The place of each key among the distinct ones, which ascend; and the first row of each of them."""
+    order, new = group_keys(keys)
+    codes = np.empty(len(order), np.int32)
     codes[order] = np.cumsum(new, dtype=np.int32) - np.int32(1)
     return codes, order[new]
 
 
-def number_keys(keys: Keys) -> tuple[Integers, Integers]:
-    """The place of each key among the distinct ones, which ascend; and a row that has each of them."""
-    codes, rows = group_keys(keys)
-    order = order_of_keys(keys[rows])
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    return place[codes], rows[order]
-
-
 def distinct_keys(keys: Keys) -> Keys:
     """The distinct keys, ascending."""
-    keys = keys[order_of_keys(keys)]
-    return keys[starts_of_runs(keys)]
+    order, new = group_keys(keys)
+    return keys.take(order[new], axis=0)
 
 
-def places_of(keys: Keys, listed: Keys, *, ascending: bool = False) -> Integers:
-    """The place of each key in a list of distinct, ascending keys; -1 where it is not listed.
+class KeyList:
+    """Distinct, ascending keys, in which others are looked up.
 
-    `ascending` says that the keys, too, are distinct and in order: of two lists the longer is then searched.
+    The list is cut by the upper bits of keys, which are uniform, so that few cuts have several keys.
     """
-    places = np.full(len(keys), -1, np.int64)
-    if not len(listed) or not len(keys):
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+
+    @classmethod
+    def of(cls, keys: Keys) -> "KeyList":
+        """The list of any keys."""
+        return cls(distinct_keys(keys))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getstate__(self) -> Keys:
+        return self.keys
+
+    def __setstate__(self, keys: Keys) -> None:
+        self.keys = keys
+
+    @cached_property
+    def _cuts(self) -> tuple[np.uint64, Integers]:
+        """By which shift a key's cut follows from its first word, and where each cut starts."""
+        bits = max(len(self.keys).bit_length() + 1, LEAST_BITS)
+        shift = np.uint64(64 - bits)
+        starts = np.zeros((1 << bits) + 1, np.int32)
+        cut = (self.keys[:, 0] >> shift).view(np.int64)
+        np.cumsum(np.bincount(cut, minlength=1 << bits), out=starts[1:])
+        return shift, starts
+
+    def places(self, keys: Keys) -> Integers:
+        """The place of each key in the list; -1 where it is not listed."""
+        shift, starts = self._cuts
+        places = np.full(len(keys), -1, np.int32)
+        cut = (keys[:, 0] >> shift).view(np.int64)
+        at, end = starts.take(cut), starts.take(cut + 1)
+        rows = np.flatnonzero(at < end)
+        at, end = at[rows], end[rows]
+        while len(rows):
+            here, own = self.keys.take(at, axis=0), keys.take(rows, axis=0)
+            same = (here[:, 0] == own[:, 0]) & (here[:, 1] == own[:, 1])
+            places[rows[same]] = at[same]
+            at += np.int32(1)
+            rest = ~same & (at < end)
+            rows, at, end = rows[rest], at[rest], end[rest]
         return places
-    if ascending and 4 * len(listed) < len(keys):
-        back = places_of(listed, keys)
-        places[back[back >= 0]] = np.flatnonzero(back >= 0)
-        return places
-    words = np.ascontiguousarray(listed[:, 0])
-    at = np.searchsorted(words, np.ascontiguousarray(keys[:, 0]))
-    while True:
-        # Keys with one first word and other checks follow one another: hardly ever are there any.
-        inside = np.flatnonzero((places < 0) & (at < len(words)))
-        inside = inside[words[at[inside]] == keys[inside, 0]]
-        if not len(inside):
-            return places
-        right = listed[at[inside], 1] == keys[inside, 1]
-        places[inside[right]] = at[inside[right]]
-        at[inside] += 1
+
+
+def places_of(keys: Keys, listed: Keys) -> Integers:
+    """The place of each key in a list of distinct, ascending keys; -1 where it is not listed."""
+    return KeyList(listed).places(keys)
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -6,6 +6,7 @@ which are deleted with the value, at the latest with the workspace. Whether a va
 changes what it is. Knows nothing about logs.
 """
 
+import math
 import mmap
 import os
 import pickle
@@ -17,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from itertools import count, pairwise
+from itertools import accumulate, count, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ from murmurlog.errors import EngineError
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 R = TypeVar("R")
+C = TypeVar("C", bound=tuple[Any, ...])
 
 ROOM = 0.5  # of the memory for values that are kept; the rest is for work on them
 DISK_FULL = (
@@ -46,19 +48,19 @@ class Kept(Generic[T]):
     value: T | None
     file: "_File | None" = None
     start: int = 0
-    rows: tuple[Any, tuple[int, ...]] | None = None  # of rows of an array: their type and shape
+    columns: "_Columns | None" = None  # of a run of rows in a file
 
     def load(self, *, mapped: bool = False) -> T:
         """The value; from a file a new copy, or, if mapped, one whose arrays stay in the file."""
         if self.file is None:
             assert self.value is not None
             return self.value
-        if self.rows is None:
-            return self.workspace.read(self.file.path, mapped=mapped)  # type: ignore[no-any-return]
-        kind, shape = self.rows
-        count = int(np.prod(shape))
-        rows = np.fromfile(self.file.path, kind, count, offset=self.start)
-        return rows.reshape(shape)  # type: ignore[return-value]
+        if self.columns is None:
+            value: T = self.workspace.read(self.file.path, mapped=mapped)
+        else:
+            data = np.fromfile(self.file.path, np.uint8, self.size, offset=self.start)
+            value = self.columns.read(data)
+        return value
 
     def close(self) -> None:
         """Forgets the value, and its file with the last value in it."""
@@ -71,6 +73,26 @@ class Kept(Generic[T]):
     def __del__(self) -> None:
         # What nobody refers to any more takes no room: a log is counted many times in one evaluation.
         self.close()
+
+
+class _Columns(NamedTuple):
+    """The type of a tuple of arrays, and the type and shape of each."""
+
+    kind: Any
+    arrays: list[tuple[Any, tuple[int, ...]]]
+
+    def read(self, data: npt.NDArray[np.uint8]) -> Any:
+        """The arrays, of which these are the bytes."""
+        counts = [math.prod(shape) for _, shape in self.arrays]
+        sizes = [
+            count * dtype.itemsize for count, (dtype, _) in zip(counts, self.arrays, strict=True)
+        ]
+        return self.kind(
+            np.frombuffer(data, dtype, count, offset=start).reshape(shape)
+            for start, count, (dtype, shape) in zip(
+                accumulate(sizes, initial=0), counts, self.arrays, strict=False
+            )
+        )
 
 
 class Resident:
@@ -132,24 +154,27 @@ class Workspace:
                 out.write(buffer)
         return Kept(workspace=self, size=size, value=None, file=file)
 
-    def keep_slices(self, rows: Array, ends: Sequence[int]) -> "list[Kept[Array]]":
-        """Runs of the rows of an array, each from one end to the next: all in memory, or in one file."""
+    def keep_slices(self, columns: C, ends: Sequence[int]) -> "list[Kept[C]]":
+        """Runs of the rows of columns, each from one end to the next: all in memory, or in one file."""
         bounds = list(pairwise(ends))
-        if self._take(rows.nbytes):
+        runs = [type(columns)(column[start:end] for column in columns) for start, end in bounds]
+        sizes = [sum(column.nbytes for column in run) for run in runs]
+        if self._take(sum(sizes)):
             return [
-                Kept(workspace=self, size=rows[start:end].nbytes, value=rows[start:end])
-                for start, end in bounds
+                Kept(workspace=self, size=size, value=run)
+                for run, size in zip(runs, sizes, strict=True)
             ]
-        file = _File(self._new_file(), len(bounds))
-        width = rows.nbytes // max(len(rows), 1)
+        file = _File(self._new_file(), len(runs))
         with self._writing(file.path) as out:
-            out.write(np.ascontiguousarray(rows).data)
+            for run in runs:
+                for column in run:
+                    out.write(np.ascontiguousarray(column).data)
         return [
             Kept(
-                workspace=self, size=(end - start) * width, value=None, file=file,
-                start=start * width, rows=(rows.dtype, (end - start, *rows.shape[1:])),
+                workspace=self, size=size, value=None, file=file, start=start,
+                columns=_Columns(type(run), [(column.dtype, column.shape) for column in run]),
             )
-            for start, end in bounds
+            for start, size, run in zip(accumulate(sizes, initial=0), sizes, runs, strict=False)
         ]  # fmt: skip
 
     def _pickled(self, value: Any) -> tuple[bytes, list[memoryview]]:

@@ -143,10 +143,10 @@ class LeftOut(Mechanism):
             first_searches,
             sum_queries,
         )
-        from murmurlog.logs.text_keys import distinct_keys
+        from murmurlog.logs.text_keys import KeyList
 
         published = log.text_keys.columns([view.published["query"]["query"]])
-        known = log.partitions.share(distinct_keys(published))
+        known = log.partitions.share(KeyList.of(published))
         bound = Bound(per_unit=self.d, count="rows")
         searches = log.partitions.derive(partial(first_searches, bound=bound, known=known))
         shards = searches.add_up(sum_queries)

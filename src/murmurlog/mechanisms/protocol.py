@@ -53,12 +53,12 @@ class View:
     def finder(self, log: "Log", **more: Any) -> "ItemFinder":
         """How this view's items are found in a partition; only items of published queries, once those are."""
         from murmurlog.counting.items import ItemFinder
-        from murmurlog.logs.text_keys import distinct_keys
+        from murmurlog.logs.text_keys import KeyList
 
         known = self.published.get("query") if self.kind in FOLLOWING else None
         if known is not None:
             columns = known.select(list(keys_of("query", self.by))).columns
-            more["known"] = log.partitions.share(distinct_keys(log.text_keys.columns(columns)))
+            more["known"] = log.partitions.share(KeyList.of(log.text_keys.columns(columns)))
         kind = {"itemset": "query", "log": "click"}.get(self.kind, self.kind)
         return ItemFinder(kind=kind, by=self.by, gap=math.floor(self.gap * 1e6), **more)
 

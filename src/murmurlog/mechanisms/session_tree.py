@@ -287,9 +287,9 @@ def items_a_level(l_s: int, l_q: int) -> int:
 def next_level(candidates: Candidates, length: int, published: Keys) -> Candidates:
     """The items of this length that begin with a published one."""
     from murmurlog.counting.subsequences import of_length
-    from murmurlog.logs.text_keys import distinct_keys
+    from murmurlog.logs.text_keys import KeyList
     from murmurlog.mechanisms.rounds.select import weigh_first
 
-    prefixes = candidates.counted.share(distinct_keys(published))
+    prefixes = candidates.counted.share(KeyList.of(published))
     bounded = candidates.counted.derive(partial(of_length, length=length, prefixes=prefixes))
     return replace(candidates, bounded=bounded, first=bounded.add_up(weigh_first))

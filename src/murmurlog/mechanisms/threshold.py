@@ -39,12 +39,13 @@ from murmurlog.privacy import (
     solve_integer_threshold,
     survival,
 )
-from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
+from murmurlog.privacy.sampler import Entropy, Integers, Keys, draw, sampler_delta
 from murmurlog.privacy.selection_bias import Selection
 
 if TYPE_CHECKING:
     from murmurlog.counting.tally import Tally
     from murmurlog.logs.log import Log
+    from murmurlog.logs.partitions import Sums
 
 
 NOISES = ("geometric", "gaussian")
@@ -159,20 +160,22 @@ class Threshold(Mechanism):
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of the published items."""
         check_bound(tally, self.d)
-        kept, noisy, stream = [], [], entropy.stream("select")
-        for shard in tally:
+        stream = entropy.stream("select")
+
+        def select(shard: Sums) -> tuple[Keys, Integers]:
             # 1. One draw for every item somebody holds.
-            shown = shard.sums + draw(
+            noisy = shard.sums + draw(
                 noise=self.noise, scale=self.scale, count=len(shard.sums), entropy=stream,
                 keys=shard.keys,
             )  # fmt: skip
             # 2. Publish what passes.
-            passed = shown >= self.T
-            kept.append(shard.keys[passed])
-            noisy.append(shown[passed])
+            passed = noisy >= self.T
+            return shard.keys[passed], noisy[passed]
+
+        keys, noisy = map(np.concatenate, zip(*tally.map(select), strict=True))
         # 3. From here on only noisy values: correct the selection bias and state the error.
-        estimates = self.selection().estimates(np.concatenate(noisy))
-        table = tally.table(np.concatenate(kept))
+        estimates = self.selection().estimates(noisy)
+        table = tally.table(keys)
         return with_counts(
             table, estimates.users, stderr=estimates.stderr, reliable=estimates.reliable
         )

@@ -4,7 +4,7 @@ Each draw inverts the exact law at 127 uniform bits: it returns the k with
 P(|Z| > k) <= V < P(|Z| >= k), V being the bits read as a fraction, and a fair sign. Floating point
 only proposes k. Where V is so near a border between two integers that rounding could matter, or so
 far in the tail that 63 bits are too coarse, 64 further bits are drawn and the border is
-computed with 300-bit arithmetic. So the result is a function of V alone, not of the platform's
+computed in long arithmetic. So the result is a function of V alone, not of the platform's
 rounding, and any scale works without a table.
 
 Laws: "geometric" has P(k) proportional to exp(-|k|/scale); "gaussian" is the *rounded* normal,
@@ -18,8 +18,10 @@ them, by the same inversion; `below` draws public choices (which of many equal c
 import hashlib
 import math
 import os
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import mpmath
@@ -172,13 +174,13 @@ def passers(*, scale: float, T: int, count: int, entropy: Entropy) -> int:
     if count < 0:
         raise UsageError(f"the number of draws must be at least 0, not {count}")
     check_passers(scale=scale, T=T, count=count)
-    with mpmath.workprec(500):
+    with _precision(500):
         return _binomial(count, *_survival(scale, T), _bits(entropy))
 
 
 def binomial(count: int, p: "mpmath.mpf", *, entropy: Entropy) -> int:
     """A draw of Binomial(count, p), by the same inversion as `passers` and as exact."""
-    with mpmath.workprec(500):
+    with _precision(500):
         p = +mpmath.mpf(p)
         if not 0 <= p <= 1 or count * p > MOST_PASSERS:
             raise UsageError(f"no binomial of {count} with {mpmath.nstr(p, 3)} can be drawn")
@@ -210,7 +212,7 @@ def _bits(entropy: Entropy) -> int:
 
 def check_passers(*, scale: float, T: int, count: int) -> None:
     """Raises if `passers` would be more than 10^8 on average; call it with a public count."""
-    with mpmath.workprec(60):
+    with _precision(60):
         mean = count * _survival(scale, T)[0]
     if mean > MOST_PASSERS:
         raise UsageError(
@@ -252,6 +254,17 @@ def _below(limit: int, entropy: Entropy) -> int:
         number = int.from_bytes(entropy.bytes((bits + 7) // 8), "little") & ((1 << bits) - 1)
         if number < limit:
             return number
+
+
+# mpmath has one working precision for the whole process, and several threads draw at once.
+_ARITHMETIC = threading.RLock()
+
+
+@contextmanager
+def _precision(bits: int) -> Iterator[None]:
+    """Long arithmetic of so many bits, in one thread at a time."""
+    with _ARITHMETIC, mpmath.workprec(bits):
+        yield
 
 
 def _check_scale(scale: float) -> None:
@@ -311,14 +324,14 @@ def _propose(
 def _exactly(noise: str, scale: float, V: int) -> int:
     """The largest k >= 0 with P(|Z| >= k) > V / 2^127, in long arithmetic.
 
-    150 bits give y within 2^-86 for every scale up to 2^40; where y is nearer than 2^-70 to a whole
-    number, 300 bits decide.
+    100 bits and a last step of Newton's method below 2^-33 give y within 2^-22 for every scale up to 2^40
+    (sqrt(2) 2^40 times 10 2^-66); where y is nearer than 2^-20 to a whole number, 300 bits decide.
     """
-    with mpmath.workprec(150):
-        y = _real_draw(noise, scale, V, near=mpmath.mpf(2) ** -65)
-        if abs(y - mpmath.nint(y)) > mpmath.mpf(2) ** -70:
+    with _precision(100):
+        y = _real_draw(noise, scale, V, near=mpmath.mpf(2) ** -33)
+        if abs(y - mpmath.nint(y)) > mpmath.mpf(2) ** -20:
             return max(0, int(mpmath.floor(y)))
-    with mpmath.workprec(300):
+    with _precision(300):
         return max(0, int(mpmath.floor(_real_draw(noise, scale, V, near=mpmath.mpf(2) ** -250))))
 
 
@@ -359,7 +372,7 @@ def _survival(scale: float, T: int) -> tuple["mpmath.mpf", "mpmath.mpf"]:
 
 def _binomial(count: int, s: "mpmath.mpf", r: "mpmath.mpf", V: int) -> int:
     """The k with P(M < k) <= V / 2^127 < P(M <= k) for M ~ Binomial(count, s), s + r = 1."""
-    with mpmath.workprec(500):  # 200 more than needed: the logarithms of factorials cancel
+    with _precision(500):  # 200 more than needed: the logarithms of factorials cancel
         fraction = (mpmath.mpf(V) + 0.5) / mpmath.mpf(2) ** 127
         mean = count * s
         reach = 20 * mpmath.sqrt(mean) + 200
@@ -368,7 +381,7 @@ def _binomial(count: int, s: "mpmath.mpf", r: "mpmath.mpf", V: int) -> int:
         choices = mpmath.loggamma(count + 1) - mpmath.loggamma(k + 1)
         choices -= mpmath.loggamma(count - k + 1)
         mass = mpmath.exp(choices + k * mpmath.log(s) + (count - k) * mpmath.log(r))
-    with mpmath.workprec(300):
+    with _precision(300):
         odds, total = s / r, +mass
         while total <= fraction and k < last:
             mass *= odds * (count - k) / (k + 1)

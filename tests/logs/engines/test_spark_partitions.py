@@ -80,11 +80,11 @@ def test_a_partition_has_no_texts_but_its_own():
         log = read_on(engine)
         parts = list(log.partitions.results(own_texts))
     assert len(parts) == 8
-    assert all(len(held) == used for held, used in parts)
+    assert all(texts == used > 0 for texts, used in parts)
 
 
 def own_texts(part):
-    texts = part.texts.take(np.arange(sum(map(len, part.texts._parts))))
+    texts = sum(len(piece) for pieces in part.texts._columns for piece in pieces)
     columns = [part.query, part.url, *part.kept.values()]
     return texts, len(np.unique(np.concatenate([column.ids for column in columns])))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from murmurlog.counting.bound import BoundedItems
     from murmurlog.counting.items import Items, Mask
     from murmurlog.logs.log import Log
-    from murmurlog.logs.text_keys import TextKeys
+    from murmurlog.logs.text_keys import KeyList, TextKeys
 
     Keyed = Items | BoundedItems
 
@@ -83,9 +83,9 @@ class Listed:
         return self.table.take(pa.array(indices, pa.int64()))
 
     def inside(self, log: Log) -> Callable[[Keyed], Mask]:
-        from murmurlog.logs.text_keys import distinct_keys
+        from murmurlog.logs.text_keys import KeyList
 
-        listed = distinct_keys(log.text_keys.columns(self.table.columns))
+        listed = KeyList.of(log.text_keys.columns(self.table.columns))
         return partial(_listed, keys=log.partitions.share(listed))
 
 
@@ -182,10 +182,8 @@ class Sequences:
         return len(words) in self._lengths and all(word in self._places for word in words)
 
 
-def _listed(items: Keyed, *, keys: Callable[[], Keys]) -> Mask:
-    from murmurlog.logs.text_keys import places_of
-
-    return places_of(items.keys, keys(), ascending=True) >= 0
+def _listed(items: Keyed, *, keys: Callable[[], KeyList]) -> Mask:
+    return keys().places(items.keys) >= 0
 
 
 def unheld(

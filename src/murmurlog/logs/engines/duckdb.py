@@ -6,7 +6,7 @@ DuckDB is open only while a log is read, so that its memory is free for what fol
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from murmurlog.bundle.progress import Advance
 from murmurlog.errors import EngineError, InputError, UsageError
-from murmurlog.logs.cleaning import Cleaning
+from murmurlog.logs.cleaning import Cleaning, column_cleaners
 from murmurlog.logs.duckdb_rows import count_rows, read_batches, size_of
-from murmurlog.logs.rows import ReadRows, RowReader, Texts
+from murmurlog.logs.rows import ReadRows, RowCounts, RowReader, Texts
 from murmurlog.logs.source import Source
 from murmurlog.logs.sql import quoted
 from murmurlog.logs.text_keys import TextKeys
@@ -40,7 +40,7 @@ OUT_OF_MEMORY = (
 )
 SETTINGS = {
     "arrow_large_buffer_size": "true",  # else a batch may not have 2 GB of text
-    "preserve_insertion_order": "false",
+    "preserve_insertion_order": "true",  # a log in order of time stays so
     "GLOBAL TimeZone": "UTC",  # else cursors use that of the machine
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -73,24 +73,23 @@ class DuckEngine:
         advance: Advance,
     ) -> ReadRows:
         """The clean rows of a source in partitions of units."""
-        broken: dict[str, int] = {}
+        counts = RowCounts()  # of records that cannot be read
         reader = RowReader(
-            cleaning=cleaning, text_keys=text_keys, texts=Texts(self.workspace), unit=unit,
-            bits=bits_of(source, threads=self.workspace.threads),
+            cleaning=cleaning, text_keys=text_keys, texts=Texts(self.workspace, column_cleaners(cleaning)),
+            unit=unit, bits=bits_of(source, threads=self.workspace.threads),
         )  # fmt: skip
 
         def count(rows: int) -> None:  # of text bytes are measured, where it is read
             advance(0 if source.dialect else rows, rows=rows)
 
         batches = self.batches(
-            source, where=where, keep=keep, urls=cleaning.url is not None, broken=broken,
+            source, where=where, keep=keep, urls=cleaning.url is not None, broken=counts.broken,
             read=partial(advance, rows=0),
         )  # fmt: skip
         with closing(batches):
-            found = reader.read(batches, self.workspace, count)
-        for reason, number in found.broken.items():
-            broken[reason] = broken.get(reason, 0) + number
-        return replace(found, broken=broken)
+            read = reader.read(batches, self.workspace, count)
+        read.counts.add(counts)
+        return read
 
     def batches(self, source: Source, **asked: Any) -> Generator[pa.RecordBatch, None, None]:
         """The rows of a source, by a connection that is closed with the last of them."""

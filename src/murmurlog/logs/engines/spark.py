@@ -36,7 +36,7 @@ from murmurlog.logs.engines.spark_worker import (
     settle,
     unpack,
 )
-from murmurlog.logs.rows import MOST_BYTES_A_VALUE, ReadRows, RowReader, Rows
+from murmurlog.logs.rows import MOST_BYTES_A_VALUE, ReadRows, RowCounts, RowReader, Rows
 from murmurlog.logs.source import Source
 from murmurlog.logs.text_keys import TextKeys
 
@@ -206,13 +206,9 @@ class SparkEngine:
         ((_, packed),) = stored.read(COUNTS)
         counts = unpack(packed, text_keys)
         advance(0 if source.dialect else counts.rows, rows=counts.rows)
-        broken = {**rows.broken}
-        for reason, number in counts.broken.items():
-            broken[reason] = broken.get(reason, 0) + number
+        counts.add(RowCounts(broken={**rows.broken}))
         partitions = SparkPartitions[Rows](stored, 1 << bits, self, reader, text_keys)
-        return ReadRows(
-            partitions=partitions, rows=counts.rows, broken=broken, screened=counts.screened
-        )
+        return ReadRows(partitions=partitions, counts=counts)
 
     def _bits(self, frame: Any) -> int:
         """How many bits of its unit's key say in which partition a row is."""

@@ -5,19 +5,20 @@ task that ran twice has made does not count. Only what `results` makes and sums,
 time, come to this process.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from murmurlog.logs.engines.spark_worker import Work, derive, merge, split_sums, unpack
+from murmurlog.logs.engines.spark_worker import Work, derive, derive_with, merge, split_sums, unpack
 from murmurlog.logs.partitions import Partitions, Sums
 from murmurlog.logs.rows import RowReader
 from murmurlog.logs.text_keys import TextKeys
 
 T = TypeVar("T")
 U = TypeVar("U")
+V = TypeVar("V")
 
 
 class Stored(Protocol):
@@ -70,12 +71,18 @@ class SparkPartitions(Partitions[T]):
         return SparkShards(stored, self.text_keys)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
-        with closing(self.derive(work)) as derived:
-            for _, packed in derived.stored.read():
-                yield unpack(packed, self.text_keys)
+        return self._brought(partial(derive, work=work))
+
+    def results_with(self, work: Callable[[T, V], U], values: Sequence[V]) -> Iterator[U]:
+        return self._brought(partial(derive_with, work=work, values=self.share(values)))
 
     def share(self, value: U) -> Callable[[], U]:
         return self.workers.share(value)
+
+    def _brought(self, work: Work) -> Iterator[Any]:
+        with closing(self.workers.run(self.stored, work, reader=self.reader)) as stored:
+            for _, packed in stored.read():
+                yield unpack(packed, self.text_keys)
 
     def close(self) -> None:
         self.stored.close()
@@ -91,6 +98,9 @@ class SparkShards:
     def __iter__(self) -> Iterator[Sums]:
         for _, packed in self.stored.read():
             yield unpack(packed, self.text_keys)
+
+    def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
+        return map(work, self)
 
     def close(self) -> None:
         self.stored.close()

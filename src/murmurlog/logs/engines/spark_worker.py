@@ -7,9 +7,9 @@ file that is sent to them.
 
 import gc
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
 from io import BytesIO
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -19,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.keys import NORMALISER
+from murmurlog.logs.cleaning import column_cleaners
 from murmurlog.logs.partitions import Sums, shard_ends, sum_by_key
-from murmurlog.logs.rows import Column, Integers, RowReader, Rows, Texts, Words
+from murmurlog.logs.rows import Clean, Integers, Lines, RowCounts, RowReader, Rows, Texts, in_column
 from murmurlog.logs.text_keys import TextKeys
 
 VALUES = pa.schema([("number", pa.int32()), ("value", pa.binary())])
-COUNTS = -1  # the number of the row that has `ReadCounts`
+COUNTS = -1  # the number of the row that has `RowCounts`
 ROWS_A_BATCH = 200_000  # of a source, that are cleaned at once
 BYTES_A_BATCH = 64 << 20
 BYTES_A_ANSWER = 8 << 20
@@ -45,42 +46,34 @@ Work = Callable[[Batches, RowReader], Packed]
 
 
 class PartitionTexts(Texts):
-    """The texts of a partition or of a batch, which travel with its rows; ids are places."""
+    """The texts of a partition, which travel with its rows, as one batch."""
 
-    def __init__(self, texts: pa.Array | None = None) -> None:
-        self._parts = [pa.array([], pa.large_string()) if texts is None else texts]
+    def __init__(self, clean: Sequence[Clean] = ()) -> None:
+        self._clean = clean
+        self._columns: list[list[pa.Array]] = []
 
-    def add(self, texts: pa.Array) -> int:
-        """Appends texts; the place of the first."""
-        start = sum(map(len, self._parts))
-        self._parts.append(texts)
+    def add(self, columns: Sequence[pa.Array]) -> int:
+        """Appends rows of all columns; the id of the first."""
+        self._columns = self._columns or [[] for _ in columns]
+        start = sum(map(len, self._columns[0]))
+        for parts, texts in zip(self._columns, columns, strict=True):
+            parts.append(texts)
         return start
 
-    def take(self, ids: Integers) -> pa.Array:
-        """The texts with these ids."""
-        if len(self._parts) > 1:
-            self._parts = [pa.concat_arrays(self._parts)]
-        return self._parts[0].take(pa.array(ids))
+    def at(self, rows: Integers) -> "PartitionTexts":
+        """Some rows of all columns, which are numbered anew."""
+        some = PartitionTexts(self._clean)
+        numbers = range(len(self._columns))
+        some.add([self._column(number, 0).take(pa.array(rows)) for number in numbers])
+        return some
+
+    def _column(self, column: int, batch: int) -> pa.Array:
+        self._columns[column] = [pa.concat_arrays(self._columns[column])]
+        return self._columns[column][0]
 
     def close(self) -> None:
         """Forgets the texts."""
-        self._parts = [pa.array([], pa.large_string())]
-
-
-@dataclass
-class ReadCounts:
-    """How many rows were read, and how many were dropped, by reason."""
-
-    rows: int = 0
-    broken: dict[str, int] = field(default_factory=dict)
-    screened: dict[str, int] = field(default_factory=dict)
-
-    def add(self, rows: int, broken: Mapping[str, int], screened: Mapping[str, int]) -> None:
-        """Adds those of some rows."""
-        self.rows += rows
-        for total, part in ((self.broken, broken), (self.screened, screened)):
-            for reason, number in part.items():
-                total[reason] = total.get(reason, 0) + number
+        self._columns = []
 
 
 class _Pickler(pickle.Pickler):
@@ -168,6 +161,18 @@ def derive(batches: Batches, reader: RowReader, *, work: Callable[[Any], Any]) -
         yield number, pack(work(value))
 
 
+def derive_with(
+    batches: Batches,
+    reader: RowReader,
+    *,
+    work: Callable[[Any, Any], Any],
+    values: Callable[[], Sequence[Any]],
+) -> Packed:
+    """What `work` makes of each value together with the one of its partition's number."""
+    for number, value in _values(batches, reader):
+        yield number, pack(work(value, values()[number]))
+
+
 def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sums]) -> Packed:
     """The sums that `work` makes of each value, by shard."""
     for _, value in _values(batches, reader):
@@ -190,16 +195,16 @@ def read_pieces(batches: Batches, reader: RowReader, *, statement: str | None) -
     DuckDB runs the statement on the source's batches, which it calls `incoming`; without one they are
     typed rows already.
     """
-    counts = ReadCounts()
+    counts = RowCounts()
     for batch in _typed(_large(batches), statement):
-        texts = PartitionTexts()
-        own = replace(reader, texts=texts)
-        clean, broken, screened = own.clean(batch)
-        counts.add(int(clean.usable.sum()), broken, screened)
-        lines, ends = own.route(own.lines(clean), 0, own.bits)
+        clean, own_counts = reader.clean(batch)
+        counts.add(own_counts)
+        lines, ends = reader.lines(clean, 0)
         for number, (start, end) in enumerate(pairwise(ends)):
             if end > start:
-                yield number, pack(_with_own_texts(lines[start:end], own))
+                own = Lines(column[start:end] for column in lines)
+                texts = [texts.take(pa.array(own.text_id)) for texts in clean.texts]
+                yield number, pack((own.with_ids(np.arange(own.rows)), texts))
     yield COUNTS, pack(counts)
 
 
@@ -207,51 +212,38 @@ def settle(batches: Batches, reader: RowReader) -> Packed:
     """The rows of each partition in order, with its own texts; and how many rows there are in all."""
     for number, pieces in _grouped(batches, reader):
         if number == COUNTS:
-            total = ReadCounts()
+            total = RowCounts()
             for counts in pieces:
-                total.add(counts.rows, counts.broken, counts.screened)
+                total.add(counts)
             yield COUNTS, pack(total)
             continue
-        own = replace(reader, texts=PartitionTexts())
-        waiting, size = [np.zeros((0, own.width), np.uint64)], 0
-        for lines, texts in pieces:
-            waiting.append(_with_ids(lines, own, partial(np.add, own.texts.add(texts))))
-            size += len(lines)
-            if size > own.most_rows:  # rows of a large unit that do not count
-                waiting = [own.cut(np.concatenate(waiting))]
-                size = len(waiting[0])
-        yield number, pack(_alone(own.settle(np.concatenate(waiting))))
-
-
-def _with_own_texts(lines: Words, reader: RowReader) -> tuple[Words, pa.Array]:
-    """The lines with ids that are places in an array of their own texts, and this array."""
-    ids = lines[:, reader.id_columns()].view(np.int64)
-    own = np.unique(ids[ids >= 0])
-    return _with_ids(lines, reader, partial(np.searchsorted, own)), reader.texts.take(own)
-
-
-def _with_ids(lines: Words, reader: RowReader, change: Callable[[Integers], Any]) -> Words:
-    """The lines with other ids; that of no text stays."""
-    lines, columns = lines.copy(), reader.id_columns()
-    ids = lines[:, columns].view(np.int64)
-    lines[:, columns] = np.where(ids < 0, ids, change(ids)).view(np.uint64)
-    return lines
+        texts = PartitionTexts(column_cleaners(reader.cleaning))
+        waiting, size = list[Lines](), 0
+        for lines, columns in pieces:
+            waiting.append(lines.with_ids(lines.text_id + texts.add(columns)))
+            size += lines.rows
+            if size > reader.most_rows:  # rows of a large unit that do not count
+                cut = reader.cut(Lines.join(waiting))
+                texts = texts.at(cut.text_id)
+                waiting, size = [cut.with_ids(np.arange(cut.rows))], cut.rows
+        yield number, pack(_alone(replace(reader, texts=texts).settle(Lines.join(waiting))))
 
 
 def _alone(rows: Rows) -> Rows:
-    """The rows with an array of their own texts."""
+    """The rows with the clean texts that they have, each once."""
     columns = [column for column in (rows.query, rows.url, *rows.kept.values()) if column]
-    own = np.unique(np.concatenate([column.ids for column in columns]))
-
-    def moved(column: Column) -> Column:
-        return replace(column, ids=np.searchsorted(own, column.ids))
-
+    texts = PartitionTexts()
+    texts.add([rows.texts.take(column.ids) for column in columns])
+    moved = [
+        replace(column, ids=in_column(np.arange(len(column.ids)), number))
+        for number, column in enumerate(columns)
+    ]
     return replace(
         rows,
-        query=moved(rows.query),
-        url=moved(rows.url) if rows.url else None,
-        kept={name: moved(column) for name, column in rows.kept.items()},
-        texts=PartitionTexts(rows.texts.take(own)),
+        query=moved[0],
+        url=moved[1] if rows.url else None,
+        kept=dict(zip(rows.kept, moved[len(moved) - len(rows.kept) :], strict=True)),
+        texts=texts,
     )
 
 

@@ -78,7 +78,7 @@ def find_holders(candidates: Candidates, published: pa.Table) -> Holders:
     parts = [(none, none, none)]
     if size:
         listed = candidates.listed(published)
-        work = partial(_count_holders, pairs=candidates.pairs, published=listed, size=size)
+        work = partial(_count_holders, pairs=candidates.pairs, published=listed)
         # No unit is in two partitions, so the units of an item are those of all together.
         parts += candidates.counted.results(work)
     item, m, units = (np.concatenate(columns) for columns in zip(*parts, strict=True))
@@ -86,11 +86,11 @@ def find_holders(candidates: Candidates, published: pa.Table) -> Holders:
 
 
 def _count_holders(
-    part: Any, *, pairs: PairFinder, published: Callable[[], Published], size: int
+    part: Any, *, pairs: PairFinder, published: Callable[[], Published]
 ) -> tuple[Integers, Integers, Integers]:
     """Of a partition: items, m and how many units hold the item among m published ones."""
     unit, item = pairs(part, published())
-    return count_holders(unit, item, size=size)
+    return count_holders(unit, item)
 
 
 def count_users(holders: Holders, counts: WeightedCounts, noise: Noise) -> FreshCounts:

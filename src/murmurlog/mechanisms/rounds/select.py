@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from murmurlog.bundle.progress import measure
 from murmurlog.bundle.schema import keys_of
 from murmurlog.counting.bound import BoundedItems, find_and_bound
-from murmurlog.counting.items import ItemFinder, runs
+from murmurlog.counting.items import Integers, ItemFinder, Items, runs
 from murmurlog.counting.public_sets.sets import Domain, distinct
 from murmurlog.counting.sorting import distinct_pairs
 from murmurlog.counting.subsequences import Sets, items_for, sets_of
@@ -26,13 +26,18 @@ from murmurlog.errors import EngineError, Refused, UsageError
 from murmurlog.logs.log import Log
 from murmurlog.logs.partitions import Partitions, SummedShards, Sums
 from murmurlog.logs.rows import Rows
-from murmurlog.logs.text_keys import NO_KEYS, TextKeys, distinct_keys, order_of_keys, places_of
+from murmurlog.logs.text_keys import (
+    NO_KEYS,
+    KeyList,
+    TextKeys,
+    distinct_keys,
+    order_of_keys,
+    places_of,
+)
 from murmurlog.mechanisms.protocol import View
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL
-from murmurlog.privacy.sampler import Entropy, Integers, Keys, draw
-
-BLOCK = 1 << 20  # items that are decided at once
+from murmurlog.privacy.sampler import Entropy, Keys, draw
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,14 +77,14 @@ class Candidates:
             keys = self.text_keys.columns(columns)
         order = order_of_keys(keys)
         return self.bounded.share(
-            Published(keys=keys[order], place=order, members=members, length=length)
+            Published(keys=KeyList(keys[order]), place=order, members=members, length=length)
         )
 
 
 class Published(NamedTuple):
     """Published items: their keys, ascending; the place of each among them; the members of sets."""
 
-    keys: Keys
+    keys: KeyList
     place: Integers
     members: Keys | None
     length: Integers | None
@@ -101,10 +106,18 @@ class AliveItems(NamedTuple):
 class Alive(NamedTuple):
     """What is alive after a round, by ascending key; and what is remembered of it."""
 
-    keys: Keys
+    keys: KeyList
     attention: Integers
     remembered: Integers
     pool: Integers
+
+    @classmethod
+    def join(cls, parts: "Sequence[Alive]") -> "Alive":
+        """That of all ranges of keys."""
+        keys, *columns = zip(*parts, strict=True)
+        return cls(
+            KeyList(np.concatenate([own.keys for own in keys])), *map(np.concatenate, columns)
+        )
 
 
 class Outcome(NamedTuple):
@@ -140,7 +153,7 @@ def candidates_of(
     earlier = _earlier(view, pools)
     excluded = None
     if earlier is not None:
-        excluded = log.partitions.share(distinct_keys(log.text_keys.columns(earlier.columns)))
+        excluded = log.partitions.share(KeyList.of(log.text_keys.columns(earlier.columns)))
     finder = view.finder(log, since=view.select_from, excluded=excluded)
     counted = view.finder(log, since=view.count_from)
     derived, most = None, per_user
@@ -201,42 +214,25 @@ def select(
     advance = measure(candidates.say, total=len(scales), unit="rounds")
     sums: SummedShards = candidates.first
     items: Partitions[BoundedItems | AliveItems] = candidates.bounded
-    pools = [distinct_keys(candidates.text_keys.columns(_columns(p))) for p in candidates.pools]
+    pools = [KeyList.of(candidates.text_keys.columns(_columns(pool))) for pool in candidates.pools]
     held: list[list[Keys]] = [[NO_KEYS] for _ in pools]
     passed, alive = [NO_KEYS], None
     for k, scale in enumerate(scales):
-        stream, going_on = entropy.stream("round", k + 1), list[Alive]()
-        for shard in sums:
-            known = _in_pools(shard.keys, pools) if alive is None else _known(shard.keys, alive)
+        stream = entropy.stream("round", k + 1)
+        going_on = list[Alive]()
+        decide_shard = partial(
+            _decide_shard, k=k, scale=scale, alive=alive, pools=pools, decide=decide, stream=stream
+        )
+        for shard in sums.map(decide_shard):
+            passed.append(shard.passed)
+            going_on.append(shard.goes_on)
             if alive is None:
-                for number, own in enumerate(held, start=1):
-                    own.append(shard.keys[known.pool == number])
-            # 2. One draw for every alive item: it is in one shard, once.
-            noise = draw(
-                noise="gaussian", scale=scale, count=len(shard.keys), entropy=stream,
-                keys=shard.keys,
-            )  # fmt: skip
-            for start in range(0, len(noise), BLOCK):
-                some = slice(start, start + BLOCK)
-                outcome = decide(
-                    k, (shard.sums + noise)[some], known.remembered[some], known.pool[some]
-                )
-                passed.append(shard.keys[some][outcome.passed])
-                going_on.append(
-                    Alive(
-                        shard.keys[some][outcome.goes_on], outcome.attention,
-                        outcome.remembered, known.pool[some][outcome.goes_on],
-                    )
-                )  # fmt: skip
+                for own, keys in zip(held, shard.in_pools, strict=True):
+                    own.append(keys)
         advance()
         if k + 1 == len(scales) or not any(len(part.keys) for part in going_on):
             break
-        alive = Alive(
-            np.concatenate([part.keys for part in going_on]),
-            np.concatenate([part.attention for part in going_on]),
-            np.concatenate([part.remembered for part in going_on]),
-            np.concatenate([part.pool for part in going_on]),
-        )
+        alive = Alive.join(going_on)
         following = items.derive(partial(keep_alive, alive=items.share(alive)))
         if k:
             sums.close()
@@ -246,24 +242,56 @@ def select(
     return Selected(keys=np.concatenate(passed), held=tuple(map(np.concatenate, held)))
 
 
+class _DecidedShard(NamedTuple):
+    """What a round decides about a range of keys."""
+
+    passed: Keys
+    goes_on: Alive
+    in_pools: tuple[Keys, ...]  # of each pool the keys that somebody holds
+
+
+def _decide_shard(
+    shard: Sums,
+    *,
+    k: int,
+    scale: float,
+    alive: Alive | None,
+    pools: Sequence[KeyList],
+    decide: Decide,
+    stream: Entropy,
+) -> _DecidedShard:
+    remembered, pool = _in_pools(shard.keys, pools) if alive is None else _known(shard.keys, alive)
+    # 2. One draw for every alive item: it is in one shard, once.
+    noise = draw(
+        noise="gaussian", scale=scale, count=len(shard.keys), entropy=stream, keys=shard.keys
+    )
+    outcome = decide(k, shard.sums + noise, remembered, pool)
+    goes_on = Alive(
+        KeyList(shard.keys[outcome.goes_on]), outcome.attention, outcome.remembered,
+        pool[outcome.goes_on],
+    )  # fmt: skip
+    in_pools = tuple(shard.keys[pool == number] for number in range(1, len(pools) + 1))
+    return _DecidedShard(shard.keys[outcome.passed], goes_on, in_pools)
+
+
 def _columns(pool: Domain) -> list[pa.ChunkedArray]:
     return list(pool.keys(np.arange(pool.size)).columns)
 
 
-def _in_pools(keys: Keys, pools: Sequence[Keys]) -> Alive:
+def _in_pools(keys: Keys, pools: Sequence[KeyList]) -> tuple[Integers, Integers]:
     """In round 1 nothing is remembered, and items are known by their pools; 0 for none."""
-    pool, none = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    pool = np.zeros(len(keys), np.int64)
     for number, listed in enumerate(pools, start=1):
-        pool[places_of(keys, listed, ascending=True) >= 0] = number
-    return Alive(keys, none, none, pool)
+        pool[listed.places(keys) >= 0] = number
+    return np.zeros(len(keys), np.int64), pool
 
 
-def _known(keys: Keys, alive: Alive) -> Alive:
-    """What is known of the items of a shard, all of which are alive."""
-    places = places_of(keys, alive.keys, ascending=True)
-    if len(places) and places.min() < 0:
+def _known(keys: Keys, alive: Alive) -> tuple[Integers, Integers]:
+    """What is remembered of the items of a shard, all of which are alive, and their pools."""
+    places = alive.keys.places(keys)
+    if places.min(initial=0) < 0:
         raise EngineError("an item that was given up has a weight: this is a bug")
-    return Alive(keys, alive.attention[places], alive.remembered[places], alive.pool[places])
+    return alive.remembered[places], alive.pool[places]
 
 
 def weigh_first(items: BoundedItems) -> Sums:
@@ -287,15 +315,17 @@ def _summed(item: Integers, keys: Keys, given: Integers) -> Sums:
 def keep_alive(items: BoundedItems | AliveItems, *, alive: Callable[[], Alive]) -> AliveItems:
     """The items that are alive, with the attention that each gets."""
     listed = alive()
-    places = places_of(items.keys, listed.keys, ascending=True)
-    keep = places >= 0
-    number = np.cumsum(keep, dtype=np.int32) - np.int32(1)
-    rows = keep[items.item]
+    places = listed.keys.places(items.keys)
+    stays = np.flatnonzero(places >= 0)
+    number = np.full(len(places), -1, np.int32)
+    number[stays] = np.arange(len(stays), dtype=np.int32)
+    item = number[items.item]
+    rows = np.flatnonzero(item >= 0)
     return AliveItems(
         unit=items.unit[rows],
-        item=number[items.item[rows]],
-        keys=items.keys[keep],
-        attention=listed.attention[places[keep]],
+        item=item[rows],
+        keys=items.keys.take(stays, axis=0),
+        attention=listed.attention[places[stays]],
     )
 
 
@@ -303,17 +333,20 @@ def _pairs_in_rows(
     rows: Rows, published: Published, *, find: ItemFinder
 ) -> tuple[Integers, Integers]:
     """Units and places of all distinct published items that they hold, not bounded."""
-    items = find(rows)
-    places = places_of(items.keys, published.keys, ascending=True)
-    held = items.with_items(places >= 0)
-    return held.unit, published.place[places[held.item]]
+    return _published_pairs(find(rows), published)
+
+
+def _published_pairs(
+    items: Items | BoundedItems, published: Published
+) -> tuple[Integers, Integers]:
+    places = published.keys.places(items.keys)[items.item]
+    rows = np.flatnonzero(places >= 0)
+    return items.unit[rows], published.place[places[rows]]
 
 
 def pairs_in_bounded(items: BoundedItems, published: Published) -> tuple[Integers, Integers]:
     """The same of bounded items."""
-    places = places_of(items.keys, published.keys, ascending=True)
-    held = items.with_items(places >= 0)
-    return held.unit, published.place[places[places >= 0][held.item]]
+    return _published_pairs(items, published)
 
 
 def _sets_in_rows(
@@ -325,7 +358,7 @@ def _sets_in_rows(
     queries = distinct_keys(published.members)
     member = places_of(published.members, queries)
     items = find(rows)
-    places = places_of(items.keys, queries, ascending=True)
+    places = places_of(items.keys, queries)
     items = items.with_items(places >= 0)
     query, unit = distinct_pairs(places[items.item], items.unit.astype(np.int64))
     width = int(unit.max(initial=0)) + 1

@@ -181,7 +181,7 @@ class StandInPartitions:
             item=number[item],
             keys=self._keys[items],
             names=(PublicNames(self._texts, items),),
-            texts=Texts(self._workspace),
+            texts=Texts(self._workspace, []),
             text_keys=self.text_keys,
             units=int(np.count_nonzero(np.diff(unit, prepend=-1))),
         )
