@@ -21,11 +21,27 @@ from murmurlog.privacy.sampler import Keys
 U = TypeVar("U")
 
 
+@dataclass(frozen=True, eq=False)
+class SingleShard:
+    """Counts that are in this process, in one range of keys."""
+
+    sums: Sums
+
+    def __iter__(self) -> Iterator[Sums]:
+        yield self.sums
+
+    def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
+        return map(work, self)
+
+    def close(self) -> None:
+        """Nothing is stored."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tally:
     """The number of units (or of rows) of every item that somebody holds; never published."""
 
-    shards: SummedShards | Sequence[Sums]  # a sequence where the keys are public
+    shards: SummedShards  # one where the keys are public
     bounded: Partitions[BoundedItems]  # where the items' texts are found
     kind: str
     keys: tuple[str, ...]  # the names of the key columns
@@ -40,13 +56,13 @@ class Tally:
 
     def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
         """What `work` makes of each shard, in order; several may be at work at once."""
-        return map(work, self) if isinstance(self.shards, Sequence) else self.shards.map(work)
+        return self.shards.map(work)
 
     def table(self, keys: Keys) -> pa.Table:
         """The key columns of some distinct items, in the order given."""
         if self.public is None:
             return label(self.bounded, keys, self.keys)
-        (shard,) = self.shards
+        (shard,) = self
         order = order_of_keys(shard.keys)
         return self.public.take(pa.array(order[places_of(keys, shard.keys[order])]))
 
@@ -117,4 +133,4 @@ def with_candidates(tally: Tally, candidates: pa.Table, text_keys: TextKeys) -> 
         places = places_of(shard.keys, keys[order])
         held = places >= 0
         counts[order[places[held]]] = shard.sums[held]
-    return replace(tally, shards=(Sums(keys, counts),), public=listed)
+    return replace(tally, shards=SingleShard(Sums(keys, counts)), public=listed)
