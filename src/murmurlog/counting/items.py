@@ -37,6 +37,7 @@ Mask = npt.NDArray[np.bool_]
 
 IN_SEQUENCE = ("pair", "session")
 MOST_GAP = 10**15  # microseconds
+MOST_WORDS = 256  # of a query; further ones do not count
 
 
 class Names(Protocol):
@@ -313,13 +314,14 @@ def _keywords(finder: ItemFinder, rows: Rows) -> Items:
 
 
 def cut_words(texts: pa.Array) -> pa.ListArray:
-    """The words of each text. Of plain text they are what is between spaces; Python cuts the rest."""
+    """The first words of each text. Of short, plain text they are what is between spaces; Python cuts the rest."""
     texts = texts.cast(pa.string())
     plain = pc.match_substring_regex(texts, r"\A[a-z0-9]+(?: [a-z0-9]+)*\z")
+    plain = pc.and_(plain, pc.less(pc.count_substring(texts, " "), MOST_WORDS))
     if pc.all(plain).as_py():
         return pc.ascii_split_whitespace(texts)
     python = pc.indices_nonzero(pc.invert(plain))
-    cut = [keywords(text) for text in texts.take(python).to_pylist()]
+    cut = [keywords(text)[:MOST_WORDS] for text in texts.take(python).to_pylist()]
     both = pa.concat_arrays(
         [pc.ascii_split_whitespace(texts.filter(plain)), pa.array(cut, pa.list_(pa.string()))]
     )
