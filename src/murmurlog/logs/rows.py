@@ -148,8 +148,10 @@ class Rows:
 
     def at(self, rows: Mask | Integers) -> "Rows":
         """Some of the rows, in order."""
-        if rows.dtype == bool and rows.all():
-            return self
+        if rows.dtype == bool:
+            if rows.all():
+                return self
+            rows = np.flatnonzero(rows)  # several columns are taken: faster by places
         return replace(
             self,
             unit=self.unit[rows],
