@@ -41,11 +41,15 @@ class SlowNumber(int):
 
 
 class SlowEntropy(SeededEntropy):
-    """Another thread's turn comes while bytes are drawn."""
+    """Every second one who draws bytes has them long after the next one has others."""
+
+    calls = 0
 
     def bytes(self, count):
-        time.sleep(0.001)
-        return super().bytes(count)
+        slow, self.calls = self.calls % 2 == 0, self.calls + 1
+        data = super().bytes(count)
+        time.sleep(0.005 * slow)
+        return data
 
     def stream(self, *label):
         return SlowEntropy(self.seed, *self.label, *label)
