@@ -10,7 +10,6 @@ import math
 import mmap
 import os
 import pickle
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -283,7 +282,7 @@ def open_workspace(
 
         def make() -> Path:
             if not made:
-                made.append(stack.enter_context(scratch(folder or Path(tempfile.gettempdir()))))
+                made.append(stack.enter_context(scratch(folder)))
             return made[0]
 
         workspace = Workspace(
