@@ -304,14 +304,14 @@ def _propose(
     V = (upper.astype(np.float64) + 0.5) * 2.0**-63
     if noise == "gaussian":
         y = scale * math.sqrt(2) * erfcinv(V) + 0.5
-        size = 10 * scale + 1
     else:
         most = 1.0 if noise == "tail" else 2 / (1 + math.exp(-1 / scale))
         y = scale * (math.log(most) - np.log(V))
-        size = 50 * scale + 1
     k = np.floor(y)
     to_border = np.minimum(y - k, k + 1 - y)
-    sure = (to_border > GUARD * size) & (upper >= TAIL)
+    # y is off by a few 1e-16 of itself and, as V is rounded near 1, of the scale; and by at most 2^-44 of the
+    # scale for the bits of V that are not drawn (TAIL).
+    sure = (to_border > GUARD * (np.abs(y) + scale + 1)) & (upper >= TAIL)
     return np.maximum(k, 0).astype(np.int64), sure
 
 
