@@ -390,7 +390,7 @@ class RowReader:
             unit, user = self.text_keys.combine([unit, period]), unit
             usable = usable & (batch.time != NEVER)
         rank = np.zeros((count, 0), np.int32) if batch.rank is None else batch.rank[:, None]
-        order, ends = _order_by_bits(unit, 0, self.bits, usable)
+        order, ends = order_by_bits(unit, 0, self.bits, usable)
         columns = (
             unit,
             user,
@@ -404,7 +404,7 @@ class RowReader:
 
     def route(self, lines: Lines, used: int, bits: int) -> tuple[Lines, list[int]]:
         """The lines by the bits of their unit's key after those used, and where those of each end."""
-        order, ends = _order_by_bits(lines.unit, used, bits, np.ones(lines.rows, bool))
+        order, ends = order_by_bits(lines.unit, used, bits, np.ones(lines.rows, bool))
         return lines.at(order), ends
 
     def cut(self, lines: Lines) -> Lines:
@@ -526,7 +526,7 @@ def short_texts(texts: pa.Array) -> pa.Array:
     return pc.if_else(fits, texts, pa.scalar(None, texts.type))
 
 
-def _order_by_bits(units: Keys, used: int, bits: int, usable: Mask) -> tuple[Integers, list[int]]:
+def order_by_bits(units: Keys, used: int, bits: int, usable: Mask) -> tuple[Integers, list[int]]:
     """The usable rows by the bits of their unit's key after those used, and where those of each value end."""
     # Two steps, because a shift by 64 bits is not defined.
     value = units[:, 0] << np.uint64(used) >> np.uint64(1) >> np.uint64(63 - bits)
