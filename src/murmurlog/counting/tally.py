@@ -105,8 +105,8 @@ def label(bounded: Partitions[BoundedItems], keys: Keys, names: Sequence[str]) -
         missing[places] = False
     if missing.any():
         raise EngineError("an item that is counted has no text: this is a bug")
-    columns = bounded.results_with(_labels, [keys.take(own, axis=0) for own in chosen])
-    tables = [pa.table(some, names=list(names)).cast(schema) for some in columns]
+    columns = bounded.results_with(_labels, [keys.take(places, axis=0) for places in chosen])
+    tables = [pa.table(part, names=list(names)).cast(schema) for part in columns]
     back = np.empty(len(keys), np.int64)
     back[np.concatenate(chosen)] = np.arange(len(keys))
     return pa.concat_tables(tables).take(pa.array(back)).combine_chunks()
@@ -125,12 +125,12 @@ def _labels(items: BoundedItems, keys: Keys) -> list[pa.Array]:
 
 def with_candidates(tally: Tally, candidates: pa.Table, text_keys: TextKeys) -> Tally:
     """The tally of exactly these public keys: those that nobody holds have a count of 0."""
-    listed = candidates.select(list(tally.keys))
-    keys = text_keys.columns(listed.columns)
+    public = candidates.select(list(tally.keys))
+    keys = text_keys.columns(public.columns)
     counts = np.zeros(len(keys), np.int64)
     order = order_of_keys(keys)
     for shard in tally:
         places = places_of(shard.keys, keys[order])
-        held = places >= 0
-        counts[order[places[held]]] = shard.sums[held]
-    return replace(tally, shards=SingleShard(Sums(keys, counts)), public=listed)
+        inside = places >= 0
+        counts[order[places[inside]]] = shard.sums[inside]
+    return replace(tally, shards=SingleShard(Sums(keys, counts)), public=public)

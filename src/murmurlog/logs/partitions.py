@@ -91,8 +91,8 @@ class LocalPartitions(Partitions[T]):
         return len(self.parts)
 
     def derive(self, work: Callable[[T], U]) -> "LocalPartitions[U]":
-        kept = self.workspace.map(lambda part: self.workspace.keep(work(part.load())), self.parts)
-        return LocalPartitions(_all_or_none(kept), self.workspace, self.shards)
+        parts = self.workspace.map(lambda part: self.workspace.keep(work(part.load())), self.parts)
+        return LocalPartitions(_all_or_none(parts), self.workspace, self.shards)
 
     def add_up(self, work: Callable[[T], Sums]) -> "LocalShards":
         def shards_of(part: Kept[T]) -> "_Pieces":
@@ -122,10 +122,10 @@ class LocalPartitions(Partitions[T]):
 class _Pieces:
     """The sums of one partition, a piece for each shard."""
 
-    kept: Sequence[Kept[tuple[Keys, Integers]]]
+    shards: Sequence[Kept[tuple[Keys, Integers]]]
 
     def close(self) -> None:
-        for piece in self.kept:
+        for piece in self.shards:
             piece.close()
 
 
@@ -146,7 +146,7 @@ class LocalShards:
     def _merge(self, shard: int) -> Sums:
         if not self.partitions:  # a source without a batch
             return Sums(NO_KEYS, np.zeros(0, np.int64))
-        pieces = [pieces.kept[shard].load() for pieces in self.partitions]
+        pieces = [pieces.shards[shard].load() for pieces in self.partitions]
         return sum_by_key(*map(np.concatenate, zip(*pieces, strict=True)))
 
     def close(self) -> None:
@@ -178,13 +178,13 @@ C = TypeVar("C", bound=_Closing)
 
 def _all_or_none(results: Iterator[C]) -> list[C]:
     """All results; an error on the way closes those that are there."""
-    with ExitStack() as made:
-        found = []
+    with ExitStack() as stack:
+        values = []
         for result in results:
-            made.callback(result.close)
-            found.append(result)
-        made.pop_all()
-        return found
+            stack.callback(result.close)
+            values.append(result)
+        stack.pop_all()
+        return values
 
 
 def _same(value: Any) -> Any:
