@@ -16,7 +16,7 @@ from quick_cases import sample_cases
 from murmurlog.errors import EngineError
 from murmurlog.logs import rows
 from murmurlog.logs.engines import duckdb
-from murmurlog.logs.engines.spark_worker import pack, unpack
+from murmurlog.logs.engines.spark_worker import Packer, unpack
 from murmurlog.logs.log import read
 from murmurlog.logs.partitions import SHARDS, Sums
 from murmurlog.logs.source import find
@@ -49,8 +49,11 @@ def test_a_release_is_that_of_this_machine(name):
     assert there == here
 
 
-@pytest.mark.parametrize("how", [{"bits": 0}, {"bits": 5, "seed": 2}, {"fails": True, "seed": 3}])
-def test_nothing_depends_on_partitions_the_order_of_rows_or_tasks_that_fail(how):
+@pytest.mark.parametrize("how", [
+    {"bits": 0}, {"bits": 5, "seed": 2}, {"fails": True, "seed": 3}, {"twice": True, "seed": 4},
+    {"on_disk": False, "fails": True, "seed": 5},
+])  # fmt: skip
+def test_nothing_depends_on_partitions_the_order_of_rows_or_tasks_that_fail_or_run_twice(how):
     assert release_on_workers("rounds-days", **how)[0] == release_on_workers("rounds-days")[0]
 
 
@@ -84,7 +87,7 @@ def test_a_partition_has_no_texts_but_its_own():
 
 
 def own_texts(part):
-    texts = sum(len(piece) for pieces in part.texts._columns for piece in pieces)
+    texts = sum(map(len, part.texts.columns()))
     columns = [part.query, part.url, *part.kept.values()]
     return texts, len(np.unique(np.concatenate([column.ids for column in columns])))
 
@@ -175,7 +178,7 @@ def test_numbers_drawn_ahead_are_those_that_are_drawn_as_texts_come():
 def test_the_numbers_of_the_keys_are_in_no_value():
     keys = TextKeys()
     keys.draw_ahead(longest=100_000, members=10)
-    packed = pack({"keys": keys, "n": np.arange(3)})
+    packed = Packer().pack({"keys": keys, "n": np.arange(3)})
     assert len(packed) < 1000
     assert unpack(packed, keys)["keys"] is keys
 
