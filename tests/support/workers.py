@@ -58,7 +58,9 @@ class WorkersEngine(SparkEngine):
         self.packer = Packer
         if on_disk:
             (self.private / "values").mkdir()
-            self.packer = partial(Packer, self.private / "values", self.private / "values")
+            self.packer = partial(
+                Packer, self.private / "values", self.private / "values", in_rows=500
+            )
 
     def _bits(self, frame):
         return self.bits

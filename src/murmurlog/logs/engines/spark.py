@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.progress import Advance
@@ -29,6 +29,7 @@ from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.engines.spark_errors import translate_errors
 from murmurlog.logs.engines.spark_partitions import SparkPartitions
 from murmurlog.logs.engines.spark_worker import (
+    BYTES_IN_A_ROW,
     COUNTS,
     MOST_BITS,
     Packer,
@@ -105,49 +106,41 @@ PIP = "pip install 'murmurlog[spark]'"
 
 @dataclass(frozen=True, eq=False)
 class StoredValues:
-    """Values as rows of bytes in a folder of Parquet files."""
+    """Values as rows of bytes in a folder of Parquet files, or in files of which only the places are here."""
 
     engine: "SparkEngine"
     name: str
+    places: pa.Table | None = None
 
     @property
     def frame(self) -> Any:
         """The rows, as Spark reads them."""
+        if self.places is not None:
+            return self.engine.values.createDataFrame(self.places)
         reader = self.engine.values.read.options(**LITERALLY).schema(ROW)
         return reader.parquet(f"{self.engine.folder}/{self.name}")
 
     def read(self, number: int | None = None) -> Iterator[tuple[int, bytes]]:
         """The values one after the other, by number; or those with one number."""
-        disk = self.engine.disk
         with translate_errors():
-            if disk is not None:  # no job of Spark is needed where this process reads the files
-                yield from _read_files(disk / self.name, number)
+            if self.places is not None:
+                rows = zip(*(column.to_pylist() for column in self.places.columns), strict=True)
+                yield from (row for row in rows if number in (None, row[0]))
                 return
-            rows = self.frame if number is None else self.frame.where(f"number = {number}")
-            for row in rows.sort("number").toLocalIterator():
+            frame = self.frame if number is None else self.frame.where(f"number = {number}")
+            for row in frame.sort("number").toLocalIterator():
                 yield row["number"], bytes(row["value"])
 
     def numbers(self) -> list[int]:
         """The number of each value, in order."""
+        if self.places is not None:
+            return [number for number, _ in self.read()]
         with translate_errors():
-            if self.engine.disk is not None:
-                return [number for number, _ in self.read()]
             return sorted(row["number"] for row in self.frame.select("number").collect())
 
     def close(self) -> None:
         """Deletes the files."""
         self.engine.delete(self.name)
-
-
-def _read_files(folder: Path, number: int | None) -> list[tuple[int, bytes]]:
-    """Rows of files on a disk, which only name the files of large values."""
-    tables = [pq.ParquetFile(file).read() for file in folder.glob("part-*")]
-    rows = [
-        row
-        for table in tables
-        for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
-    ]
-    return sorted(row for row in rows if number in (None, row[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +248,8 @@ class SparkEngine:
         with translate_errors(), ExitStack() as stack:
             stack.callback(self.delete, sent)
             frame = values.frame if isinstance(values, StoredValues) else values
-            together = self._map(frame, work, reader, sent).repartition(self.tasks, "number")
+            pieces = self._map(frame, work, reader, sent, in_rows=BYTES_IN_A_ROW)
+            together = pieces.repartition(self.tasks, "number")
             return self._store(together.sortWithinPartitions("number"), then, reader)
 
     def share(self, value: T) -> Broadcast[T]:
@@ -265,19 +259,29 @@ class SparkEngine:
         self._sent.append(sent)
         return Broadcast(sent)
 
-    def _map(self, frame: Any, work: Work, reader: Callable[[], RowReader], name: str) -> Any:
-        """What `work` makes of rows; large values go to files of this name."""
+    def _map(
+        self,
+        frame: Any,
+        work: Work,
+        reader: Callable[[], RowReader],
+        name: str,
+        *,
+        in_rows: int = 0,
+    ) -> Any:
+        """What `work` makes of rows; on a disk values of more bytes than `in_rows` go to files of this name."""
         packer: Callable[[], Packer] = Packer
         if self.disk is not None:
-            folder = self.disk / f"{name}.values"
+            folder = self.disk / name
             folder.mkdir(mode=0o700)
-            packer = partial(Packer, folder, self.disk / "texts")
+            packer = partial(Packer, folder, self.disk / "texts", in_rows=in_rows)
         on_workers = partial(run, work=work, reader=reader, packer=packer, normaliser=NORMALISER)
         return frame.mapInArrow(on_workers, ROW)
 
     def _store(self, frame: Any, work: Work, reader: Callable[[], RowReader]) -> StoredValues:
         name = self._new_name()
         rows = self._map(frame, work, reader, name)
+        if self.disk is not None:
+            return StoredValues(self, name, rows.toArrow().sort_by("number"))
         rows.write.options(**WRITTEN).parquet(f"{self.folder}/{name}")
         return StoredValues(self, name)
 
@@ -296,8 +300,7 @@ class SparkEngine:
     def delete(self, name: str) -> None:
         """Deletes stored values."""
         if self.disk is not None:
-            for folder in (name, f"{name}.values"):
-                shutil.rmtree(self.disk / folder, ignore_errors=True)
+            shutil.rmtree(self.disk / name, ignore_errors=True)
             return
         with translate_errors():
             path = _hadoop_path(self.session, f"{self.folder}/{name}")

@@ -38,7 +38,7 @@ MOST_BITS = 12  # of a partition's number; the others tell the parts of one that
 ROWS_A_BATCH = 200_000  # of a source, that are cleaned at once
 BYTES_A_BATCH = 64 << 20
 BYTES_A_ANSWER = 8 << 20
-BYTES_IN_A_ROW = 4096  # of a value that is not worth a place in a file
+BYTES_IN_A_ROW = 4096  # of a piece that is not worth a place in a file
 MEMORY = 1 << 29  # bytes, half of them for the rows of one partition; others go to a worker's disk
 ALIGNED = 64
 ELSEWHERE = bytes(8)  # in the place of the number of parts, which is never 0
@@ -78,19 +78,21 @@ def _same(value: Any) -> Any:
 
 
 class Packer:
-    """Makes bytes of values; those of large ones go to a file of its own in a folder, if there is one.
+    """Makes bytes of values; those of larger ones than `in_rows` go to a file in a folder, if there is one.
 
     The numbers of the keys are in no value: they are sent once. Texts of partitions go to a file once.
     """
 
-    def __init__(self, folder: Path | None = None, texts: Path | None = None) -> None:
-        self._folder, self._texts = folder, texts
+    def __init__(
+        self, folder: Path | None = None, texts: Path | None = None, *, in_rows: int = 0
+    ) -> None:
+        self._folder, self._texts, self._in_rows = folder, texts, in_rows
         self._open, self._files = dict[Path, BinaryIO](), ExitStack()
 
     def pack(self, value: Any) -> bytes:
         """The bytes of a value, or where they are."""
         parts = self._parts(value)
-        if self._folder is None or sum(map(len, parts)) <= BYTES_IN_A_ROW:
+        if self._folder is None or sum(map(len, parts)) <= self._in_rows:
             return b"".join(parts)
         return ELSEWHERE + pickle.dumps(self._write(parts, self._folder))
 
@@ -120,7 +122,8 @@ class Packer:
         """Appends the parts to this packer's file in a folder; its name, and where they start and end."""
         if folder not in self._open:
             name = folder / uuid.uuid4().hex  # another task of the same work has another file
-            self._open[folder] = self._files.enter_context(open(name, "xb", opener=_private))
+            file: BinaryIO = open(name, "xb", opener=_private)  # noqa: SIM115 - closed with the packer
+            self._open[folder] = self._files.enter_context(file)
         file = self._open[folder]
         start = file.tell()
         file.writelines(parts)
@@ -159,7 +162,7 @@ def unpack(packed: bytes, text_keys: TextKeys) -> Any:
 def _load(place: tuple[str, int, int], text_keys: TextKeys | None = None) -> Any:
     """The value at a place in a file."""
     name, start, end = place
-    return _whole(memoryview(np.memmap(name, np.uint8, "r", start, end - start)), text_keys)
+    return _whole(np.memmap(name, np.uint8, "r", start, end - start).data, text_keys)
 
 
 def _whole(packed: memoryview, text_keys: TextKeys | None) -> Any:
