@@ -127,9 +127,7 @@ class TestOnACluster:
         expected = engine_results.on_duckdb(requests)
         end = time.monotonic() + TIMEOUT
         # Wait for a write after the rows were read, with both at work.
-        while not any(
-            int(p.parent.name[1:]) > 1 for p in tmp_path.glob("scratch/.m*/t*/_temporary")
-        ):
+        while not any(int(p.parent.name[1:]) > 1 for p in tmp_path.glob("scratch/.m*/t[0-9]*/*")):
             assert running.poll() is None, running.stdout.read()[-3000:]
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -179,7 +177,7 @@ class TestOnACluster:
         assert done.returncode == 0, done.stderr[-3000:]
         kinds, largest, rows = json.loads(done.stdout.splitlines()[-1])
         # Counts of rows, sums of a shard, the labels of published items, and numbers of who holds these.
-        assert set(kinds) == {"ReadCounts", "Sums", "tuple", "tuple of ndarray"}
+        assert set(kinds) == {"RowCounts", "Sums", "tuple", "tuple of ndarray"}
         assert largest < rows / 5
 
     def test_a_session_that_commits_in_another_way_is_not_asked_how(self, tmp_path):
@@ -453,7 +451,7 @@ def look(packed, text_keys):
     if kind == "tuple" and all(isinstance(part, np.ndarray) for part in value):
         kind += " of ndarray"
     kinds.add(kind)
-    if kind != "ReadCounts":
+    if kind != "RowCounts":
         largest = max(largest, len(value.keys) if kind == "Sums" else len(value[0]))
     return value
 

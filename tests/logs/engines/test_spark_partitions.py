@@ -125,6 +125,65 @@ def count_rows(part):
     return part.count
 
 
+def test_a_log_has_fewer_units_than_there_are_partitions(tmp_path):
+    (tmp_path / "log.csv").write_text("user,query\na,x\nb,y\n")
+    with workers.connect(bits=6) as engine:
+        log = read(find(str(tmp_path / "log.csv")), engine=engine)
+        assert sum(log.partitions.results(count_rows)) == 2
+        nothing = log.empty()
+        assert set(nothing.partitions.results(count_rows)) == {0}
+        assert [shard.sums.sum() for shard in nothing.partitions.add_up(count_queries)] == [
+            0
+        ] * SHARDS
+
+
+def test_a_partition_with_too_many_units_is_split(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("user,query\n" + "".join(f"u{n % 900},q{n % 70}\n" for n in range(3000)))
+    with (
+        duckdb.connect() as local,
+        workers.connect(bits=1) as cluster,
+        patch.dict(rows.RowReader.__init__.__kwdefaults__, most_rows=120),
+    ):
+        here, there = (
+            read(find(str(path)), engine=engine, entropy=SeededEntropy(1))
+            for engine in (local, cluster)
+        )
+        counts = list(there.partitions.results(count_rows))
+        assert max(counts) <= 120
+        assert sum(counts) == 3000
+        assert there.partitions.count == len(counts) > 25
+        assert list(there.partitions.results_with(add, range(len(counts)))) == [
+            place + count for place, count in enumerate(counts)
+        ]
+        both = [
+            sorted(row for part in log.partitions.results(dump) for row in part)
+            for log in (here, there)
+        ]
+        assert both[0] == both[1]
+
+
+def add(part, number):
+    return part.count + number
+
+
+def test_what_no_row_needs_is_read_from_no_file():
+    """Texts stay where they were written: what is derived only names their place."""
+    with workers.connect() as engine:
+        log = read_on(engine)
+        derived = log.partitions.derive(same)
+        places = [
+            {part.texts.place for part in partitions.results(same)}
+            for partitions in (log.partitions, derived)
+        ]
+    assert places[0] == places[1]
+    assert len(places[0]) == 4
+
+
+def same(part):
+    return part
+
+
 def test_an_empty_log_has_partitions_and_sums():
     with workers.connect() as engine:
         log = read_on(engine).empty()

@@ -10,7 +10,6 @@ import os
 import pickle
 import sys
 import tempfile
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -121,17 +120,13 @@ class Packer:
     def _write(self, parts: Sequence[Any], folder: Path) -> tuple[str, int, int]:
         """Appends the parts to this packer's file in a folder; its name, and where they start and end."""
         if folder not in self._open:
-            name = folder / uuid.uuid4().hex  # another task of the same work has another file
-            file: BinaryIO = open(name, "xb", opener=_private)  # noqa: SIM115 - closed with the packer
+            # Another task of the same work has another file.
+            file: Any = tempfile.NamedTemporaryFile(dir=folder, delete=False)  # noqa: SIM115
             self._open[folder] = self._files.enter_context(file)
         file = self._open[folder]
         start = file.tell()
         file.writelines(parts)
         return file.name, start, file.tell()
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
 
 
 class _Pickler(pickle.Pickler):
