@@ -27,7 +27,7 @@ from murmurlog.logs.source import Source
 from murmurlog.logs.sql import identifier, literal, quoted
 from murmurlog.logs.times import pattern
 
-ROWS_A_BATCH = 200_000  # that are handed on
+ROWS_A_BATCH = 400_000  # that are handed on
 ROWS_A_THREAD = 20_000  # of records, which DuckDB reads with several threads
 WHOLE_NUMBERS = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT")
 TEXTS = r"VARCHAR|ENUM\(.*\)"

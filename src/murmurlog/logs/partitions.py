@@ -144,6 +144,8 @@ class LocalShards:
         return self.workspace.map(lambda shard: work(self._merge(shard)), range(self.shards))
 
     def _merge(self, shard: int) -> Sums:
+        if not self.partitions:  # a source without a batch
+            return Sums(NO_KEYS, np.zeros(0, np.int64))
         pieces = [pieces.kept[shard].load() for pieces in self.partitions]
         return sum_by_key(*map(np.concatenate, zip(*pieces, strict=True)))
 

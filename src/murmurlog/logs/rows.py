@@ -70,7 +70,7 @@ class Texts(Resident):
 
     def add(self, columns: Sequence[pa.Array]) -> int:
         """Keeps the columns of a batch; the id of the first column's first row."""
-        kept = [self._workspace.keep(texts) for texts in columns]
+        kept = [self._workspace.keep(_copy_of(texts)) for texts in columns]
         with self._workspace.lock:
             self._batches.append(kept)
             return len(self._batches) - 1 << ROW_BITS
@@ -99,6 +99,14 @@ class Texts(Resident):
             for kept in columns:
                 kept.close()
         self._batches.clear()
+
+
+def _copy_of(texts: pa.Array) -> pa.Array:
+    """The texts in buffers of their size: those of a reader are up to twice as large.
+
+    Arrow's own pool would take huge pages, which cost more here than they save.
+    """
+    return pa.concat_arrays([texts, texts[:0]], memory_pool=pa.system_memory_pool())
 
 
 def in_column(ids: Integers, column: int) -> Integers:
@@ -140,8 +148,10 @@ class Rows:
 
     def at(self, rows: Mask | Integers) -> "Rows":
         """Some of the rows, in order."""
-        if rows.dtype == bool and rows.all():
-            return self
+        if rows.dtype == bool:
+            if rows.all():
+                return self
+            rows = np.flatnonzero(rows)  # several columns are taken: faster by places
         return replace(
             self,
             unit=self.unit[rows],
@@ -380,25 +390,22 @@ class RowReader:
             unit, user = self.text_keys.combine([unit, period]), unit
             usable = usable & (batch.time != NEVER)
         rank = np.zeros((count, 0), np.int32) if batch.rank is None else batch.rank[:, None]
-        lines = Lines((
-            unit, user, time if self.cleaning.timed else time[:, :0],
-            np.arange(first, first + count), *batch.keys, batch.size, rank,
-        ))  # fmt: skip
-        return self.route(lines, 0, self.bits, rows=np.flatnonzero(usable))
+        order, ends = order_by_bits(unit, 0, self.bits, usable)
+        columns = (
+            unit,
+            user,
+            time if self.cleaning.timed else time[:, :0],
+            *batch.keys,
+            batch.size,
+            rank,
+        )
+        lines = [column.take(order, axis=0) for column in columns]
+        return Lines((*lines[:3], first + order, *lines[3:])), ends
 
-    def route(
-        self, lines: Lines, used: int, bits: int, rows: Integers | None = None
-    ) -> tuple[Lines, list[int]]:
-        """The lines by the bits of their unit's key after those used, and where those of each end.
-
-        With `rows` only these.
-        """
-        key = lines.unit[:, 0] if rows is None else lines.unit[rows, 0]
-        # Two steps, because a shift by 64 bits is not defined.
-        place = (key << np.uint64(used) >> np.uint64(1) >> np.uint64(63 - bits)).astype(np.uint16)
-        ends = np.cumsum(np.bincount(place, minlength=1 << bits))
-        order = np.argsort(place, kind="stable")
-        return lines.at(order if rows is None else rows[order]), [0, *ends.tolist()]
+    def route(self, lines: Lines, used: int, bits: int) -> tuple[Lines, list[int]]:
+        """The lines by the bits of their unit's key after those used, and where those of each end."""
+        order, ends = order_by_bits(lines.unit, used, bits, np.ones(lines.rows, bool))
+        return lines.at(order), ends
 
     def cut(self, lines: Lines) -> Lines:
         """The lines without those that no further lines can bring back into `settle`.
@@ -407,36 +414,16 @@ class RowReader:
         `MOST_ROWS_A_UNIT` and `MOST_BYTES_A_UNIT`, and the first that does not fit: so that a cut of what
         a cut left, together with further lines, is the cut of all.
         """
-        return self._within(lines, more=1)
-
-    def _within(self, lines: Lines, *, more: int = 0) -> Lines:
-        """The lines of each unit up to the first that does not fit, and so many of the following."""
-        if lines.rows <= MOST_ROWS_A_UNIT and lines.size.sum() <= MOST_BYTES_A_UNIT:
+        order, new = group_keys(lines.unit)
+        if (large := _large_units(lines, order, new)) is None:
             return lines
-        unit, _ = number_keys(lines.unit)
-        rows, sizes = np.bincount(unit), np.bincount(unit, weights=lines.size)
-        large = (rows > MOST_ROWS_A_UNIT) | (sizes > MOST_BYTES_A_UNIT)
-        if not large.any():
-            return lines
-        parts = [np.flatnonzero(~large[unit])]
-        for number in np.flatnonzero(large):
-            own = np.flatnonzero(unit == number)
-            record = lines.at(own)
-            # What the row is: its id only says where its texts are.
-            words = [word for keys in record.keys for word in keys.T]
-            ranks = [] if record.rank is None else [record.rank]
-            order = np.lexsort((*ranks, *reversed(words), record.size, record.time))
-            used = np.cumsum(record.size[order], dtype=np.int64)
-            fits = (np.arange(len(own)) < MOST_ROWS_A_UNIT) & (used <= MOST_BYTES_A_UNIT)
-            # The first that does not fit ends the unit: what follows it is not looked at.
-            end = len(own) if fits.all() else int(np.argmin(fits)) + more
-            parts.append(own[order[:end]])
-        return lines.at(np.sort(np.concatenate(parts)))
+        return _first_lines(lines, order, new, large, more=1)
 
     def settle(self, lines: Lines) -> Rows:
         """The rows of a partition in order, with codes for units and texts."""
-        lines = self._within(lines)
         order, new = group_keys(lines.unit)
+        if (large := _large_units(lines, order, new)) is not None:
+            return self.settle(_first_lines(lines, order, new, large))
         first = order[new]  # of each unit a row
         unit, time = np.cumsum(new, dtype=np.int32) - np.int32(1), lines.time.take(order)
         if (inside := order_in_time(unit, time)) is not None:
@@ -496,7 +483,7 @@ class RowReader:
                 urls.data, urls.start, urls.length, host_only=self.cleaning.url == "host"
             )
             keys = self.text_keys.spans(urls.data, first, size)
-            keys[~clicked] = 0
+            keys *= clicked[:, None]
         # Each distinct one of the others is cleaned once.
         rows = np.flatnonzero(linked & ~clicked)
         if len(rows):
@@ -537,6 +524,44 @@ def short_texts(texts: pa.Array) -> pa.Array:
     """The texts, null for those that are too long: cleaning can make a text longer, and the bound is on keys."""
     fits = pc.less_equal(pc.binary_length(texts), MOST_BYTES_A_VALUE)
     return pc.if_else(fits, texts, pa.scalar(None, texts.type))
+
+
+def order_by_bits(units: Keys, used: int, bits: int, usable: Mask) -> tuple[Integers, list[int]]:
+    """The usable rows by the bits of their unit's key after those used, and where those of each value end."""
+    # Two steps, because a shift by 64 bits is not defined.
+    value = units[:, 0] << np.uint64(used) >> np.uint64(1) >> np.uint64(63 - bits)
+    value[~usable] = 1 << bits  # after all others
+    place = value.astype(np.uint16)
+    ends = np.cumsum(np.bincount(place, minlength=1 << bits)[: 1 << bits])
+    return np.argsort(place, kind="stable")[: ends[-1]], [0, *ends.tolist()]
+
+
+def _large_units(lines: Lines, order: Integers, new: Mask) -> Mask | None:
+    """Which lines, in order of units, are of a unit with too many rows or bytes; None if there are none."""
+    if lines.rows <= MOST_ROWS_A_UNIT and lines.size.sum() <= MOST_BYTES_A_UNIT:
+        return None
+    first = np.flatnonzero(new)
+    rows = np.diff(first, append=lines.rows)
+    sizes = np.add.reduceat(lines.size.take(order), first, dtype=np.int64)
+    large = (rows > MOST_ROWS_A_UNIT) | (sizes > MOST_BYTES_A_UNIT)
+    return np.repeat(large, rows) if large.any() else None
+
+
+def _first_lines(lines: Lines, order: Integers, new: Mask, large: Mask, *, more: int = 0) -> Lines:
+    """The lines of each large unit up to the first that does not fit, and so many of the following."""
+    parts = [order[~large]]
+    for unit in np.split(order[large], np.flatnonzero(new[large])[1:]):
+        record = lines.at(unit)
+        # What the row is: its id only says where its texts are.
+        words = [word for keys in record.keys for word in keys.T]
+        ranks = [] if record.rank is None else [record.rank]
+        inside = np.lexsort((*ranks, *reversed(words), record.size, record.time))
+        used = np.cumsum(record.size[inside], dtype=np.int64)
+        fits = (np.arange(record.rows) < MOST_ROWS_A_UNIT) & (used <= MOST_BYTES_A_UNIT)
+        # The first that does not fit ends the unit: what follows it is not looked at.
+        end = record.rows if fits.all() else int(np.argmin(fits)) + more
+        parts.append(unit[inside[:end]])
+    return lines.at(np.sort(np.concatenate(parts)))
 
 
 def order_in_time(unit: Integers, time: Integers) -> Integers | None:

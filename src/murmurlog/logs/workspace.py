@@ -10,7 +10,6 @@ import math
 import mmap
 import os
 import pickle
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from io import BytesIO
 from itertools import accumulate, count, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -128,6 +128,7 @@ class Workspace:
         self.lock, self._used = threading.RLock(), 0
         self.memory, self.threads = memory, threads
         self._residents = dict[int, Resident]()  # held here: values in files only name them
+        self._pools, self._closed = WeakSet[ThreadPoolExecutor](), False
 
     @property
     def room(self) -> int:
@@ -138,7 +139,22 @@ class Workspace:
     def folder(self) -> Path:
         """The private folder, made when it is first needed."""
         with self.lock:
+            self._check_open()
             return self._folder()
+
+    def close(self) -> None:
+        """From here on no value is kept and no file begun; waits for threads, which begin nothing more.
+
+        A stop can come while threads work and while nobody reads their results.
+        """
+        with self.lock:
+            self._closed = True
+        for pool in list(self._pools):
+            pool.shutdown(cancel_futures=True)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineError("the work has ended: nothing more is kept")
 
     def keep(self, value: T) -> Kept[T]:
         """The value, in memory or in a file of its own."""
@@ -207,8 +223,14 @@ class Workspace:
     @contextmanager
     def _writing(self, path: Path) -> "Iterator[BinaryIO]":
         """A new file that only this user can read, which is gone if it cannot be written."""
+
+        def create(name: str, flags: int) -> int:
+            with self.lock:  # so that the folder is not removed at this moment
+                self._check_open()
+                return os.open(name, flags, 0o600)
+
         try:
-            with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
+            with open(path, "xb", opener=create) as out:
                 yield out
         except OSError as error:
             path.unlink(missing_ok=True)
@@ -216,6 +238,7 @@ class Workspace:
 
     def _take(self, size: int) -> bool:
         with self.lock:
+            self._check_open()
             fits = self._used + size <= self.room
             self._used += size * fits
             return fits
@@ -234,6 +257,7 @@ class Workspace:
             yield from map(work, inputs)
             return
         with ThreadPoolExecutor(self.threads) as pool:
+            self._pools.add(pool)
             waiting: deque[Any] = deque()
             try:
                 for value in inputs:
@@ -258,14 +282,18 @@ def open_workspace(
 
         def make() -> Path:
             if not made:
-                made.append(stack.enter_context(scratch(folder or Path(tempfile.gettempdir()))))
+                made.append(stack.enter_context(scratch(folder)))
             return made[0]
 
-        yield Workspace(
+        workspace = Workspace(
             make,
             memory=memory_of_machine() if memory is None else memory,
             threads=threads or cores(),
         )
+        try:
+            yield workspace
+        finally:
+            workspace.close()
 
 
 def cores() -> int:
@@ -286,7 +314,8 @@ class _File:
 
     path: Path
     values: int
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    # Reentrant: wherever objects are made, the collector may drop another value of the file.
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def release(self) -> None:
         with self.lock:

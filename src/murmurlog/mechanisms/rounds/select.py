@@ -267,7 +267,7 @@ def _decide_shard(
     )
     outcome = decide(k, shard.sums + noise, remembered, pool)
     goes_on = Alive(
-        KeyList(shard.keys[outcome.goes_on]), outcome.attention, outcome.remembered,
+        KeyList(shard.keys.compress(outcome.goes_on, axis=0)), outcome.attention, outcome.remembered,
         pool[outcome.goes_on],
     )  # fmt: skip
     in_pools = tuple(shard.keys[pool == number] for number in range(1, len(pools) + 1))
