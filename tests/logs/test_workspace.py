@@ -34,20 +34,22 @@ def test_a_value_comes_back_as_it_was(tmp_path, memory):
 def test_runs_of_rows_are_read_one_by_one(tmp_path, memory):
     columns = np.arange(20, dtype=np.uint64).reshape(10, 2), np.arange(10, dtype=np.int32)
     with open_workspace(memory=memory, folder=tmp_path) as workspace:
-        slices = workspace.keep_slices(columns, [0, 4, 4, 10])
-        for part, (start, end) in zip(slices, [(0, 4), (4, 4), (4, 10)], strict=True):
+        runs = workspace.keep_runs(columns, [0, 4, 4, 10])
+        for part, (start, end) in zip(runs, [(0, 4), (4, 4), (4, 10)], strict=True):
             for column, wanted in zip(part.load(), columns, strict=True):
                 assert np.array_equal(column, wanted[start:end])
                 assert column.dtype == wanted.dtype
         assert len(files_of(workspace)) == (memory == 0)
-        for part in slices:
+        for part in runs:
+            assert runs.value is not None or len(files_of(workspace)) == 1
             part.close()
         assert not files_of(workspace)
+        assert workspace._used == 0
 
 
 def test_what_is_closed_leaves_room_for_others(tmp_path):
     values = [np.zeros(1000, np.int64) for _ in range(3)]
-    with open_workspace(memory=36_000, folder=tmp_path) as workspace:  # two values
+    with open_workspace(memory=18_000, folder=tmp_path) as workspace:  # two values
         kept = [workspace.keep(value) for value in values]
         assert len(files_of(workspace)) == 1
         kept[0].close()
@@ -55,7 +57,7 @@ def test_what_is_closed_leaves_room_for_others(tmp_path):
         assert len(files_of(workspace)) == 1
 
 
-@pytest.mark.parametrize("memory", [0, 36_000])
+@pytest.mark.parametrize("memory", [0, 18_000])
 def test_what_nobody_refers_to_any_more_is_gone(tmp_path, memory):
     with open_workspace(memory=memory, folder=tmp_path) as workspace:
         kept = workspace.keep(np.zeros(1000, np.int64))

@@ -27,7 +27,9 @@ from murmurlog.logs.source import Source
 from murmurlog.logs.sql import identifier, literal, quoted
 from murmurlog.logs.times import pattern
 
-ROWS_A_BATCH = 200_000  # that are handed on
+ROWS_A_BATCH = 200_000  # that are handed on, of at most so many bytes
+BYTES_A_BATCH = 32_000_000
+ROWS_A_CHUNK = 2_048  # that DuckDB makes at once
 ROWS_A_THREAD = 20_000  # of records, which DuckDB reads with several threads
 WHOLE_NUMBERS = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT")
 TEXTS = r"VARCHAR|ENUM\(.*\)"
@@ -56,8 +58,9 @@ def read_batches(
     urls: bool,
     broken: dict[str, int],
     read: Callable[[int], None] = lambda _: None,
+    rows: int = ROWS_A_BATCH,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Every row of the source that meets `where`, with the columns of `select_sql`.
+    """Every row of the source that meets `where`, with the columns of `select_sql`; so many in a batch.
 
     Records that cannot be read are counted in `broken` as they pass. `read` is called with the numbers of
     bytes that were read of files of text.
@@ -69,7 +72,7 @@ def read_batches(
         relation = _relation(source, connection)
         types = column_types(connection, relation, names)
         select = select_sql(source, relation, types, where=where, keep=keep, urls=urls)
-        yield from _run(connection, select)
+        yield from _run(connection, select, rows)
         return
     with closing(_stream(source, names, broken, read)) as stream:
         for batch, day in stream:
@@ -78,8 +81,8 @@ def read_batches(
             select = select_sql(
                 source, incoming(source, names), types, where=where, keep=keep, urls=urls, day=day
             )
-            for rows in _run(connection, select):
-                yield _without_faults(rows, broken)
+            for typed in _run(connection, select, rows):
+                yield _without_faults(typed, broken)
             connection.unregister(INCOMING)
 
 
@@ -290,9 +293,17 @@ def incoming(source: Source, names: Sequence[str]) -> str:
     )
 
 
-def _run(connection: duckdb.DuckDBPyConnection, select: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a SELECT as a stream of batches."""
-    yield from connection.execute(select).to_arrow_reader(ROWS_A_BATCH)
+def _run(connection: duckdb.DuckDBPyConnection, select: str, rows: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a SELECT in batches, which end after so many rows or bytes."""
+    chunks, count, size = list[pa.RecordBatch](), 0, 0
+    for chunk in connection.execute(select).to_arrow_reader(ROWS_A_CHUNK):
+        chunks.append(chunk)
+        count, size = count + chunk.num_rows, size + chunk.nbytes
+        if count > rows - ROWS_A_CHUNK or size >= BYTES_A_BATCH:
+            yield pa.concat_batches(chunks)
+            chunks, count, size = [], 0, 0
+    if chunks:
+        yield pa.concat_batches(chunks)
 
 
 def _relation(source: Source, connection: duckdb.DuckDBPyConnection) -> str:

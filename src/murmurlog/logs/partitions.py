@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murmurlog.logs.text_keys import NO_KEYS, group_keys
-from murmurlog.logs.workspace import Kept, Workspace
+from murmurlog.logs.workspace import Kept, KeptRuns, Workspace
 from murmurlog.privacy.sampler import Keys
 
 T = TypeVar("T")
@@ -26,6 +26,7 @@ T_co = TypeVar("T_co", covariant=True)
 Integers = npt.NDArray[np.int64]
 
 SHARDS = 64  # ranges of keys, so that the sums of one range are in memory at a time
+PARTITIONS_A_SHARD = 2  # at most, so that a range is no larger in a larger log
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +96,14 @@ class LocalPartitions(Partitions[T]):
         return LocalPartitions(_all_or_none(kept), self.workspace, self.shards)
 
     def add_up(self, work: Callable[[T], Sums]) -> "LocalShards":
-        def shards_of(part: Kept[T]) -> "_Pieces":
+        shards = max(self.shards, self.count // PARTITIONS_A_SHARD)
+
+        def shards_of(part: Kept[T]) -> KeptRuns[tuple[Keys, Integers]]:
             sums = work(part.load())
-            ends = shard_ends(sums.keys, self.shards)
-            return _Pieces(self.workspace.keep_slices((sums.keys, sums.sums), ends))
+            return self.workspace.keep_runs((sums.keys, sums.sums), shard_ends(sums.keys, shards))
 
         pieces = _all_or_none(self.workspace.map(shards_of, self.parts))
-        return LocalShards(pieces, self.workspace, self.shards)
+        return LocalShards(pieces, self.workspace, shards)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
         return self.workspace.map(lambda part: work(part.load()), self.parts)
@@ -119,21 +121,10 @@ class LocalPartitions(Partitions[T]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Pieces:
-    """The sums of one partition, a piece for each shard."""
-
-    kept: Sequence[Kept[tuple[Keys, Integers]]]
-
-    def close(self) -> None:
-        for piece in self.kept:
-            piece.close()
-
-
-@dataclass(frozen=True, eq=False)
 class LocalShards:
     """The sums of local partitions; each shard is merged when it is read."""
 
-    partitions: Sequence[_Pieces]
+    partitions: Sequence[KeptRuns[tuple[Keys, Integers]]]
     workspace: Workspace
     shards: int
 
@@ -144,7 +135,7 @@ class LocalShards:
         return self.workspace.map(lambda shard: work(self._merge(shard)), range(self.shards))
 
     def _merge(self, shard: int) -> Sums:
-        pieces = [pieces.kept[shard].load() for pieces in self.partitions]
+        pieces = [pieces.load(shard) for pieces in self.partitions]
         return sum_by_key(*map(np.concatenate, zip(*pieces, strict=True)))
 
     def close(self) -> None:

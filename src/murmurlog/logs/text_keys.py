@@ -55,7 +55,7 @@ class TextKeys(Resident):
 
         A copy in another process has these and draws none of its own.
         """
-        self._texts.first(-(-longest // 4) + 3)
+        self._texts.first(_numbers_of(longest))
         self._items.first(1 + 5 * MOST_PARTS)
         self._lists.first(2 + 4 * members)
 
@@ -144,6 +144,15 @@ class TextKeys(Resident):
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return _pack(sums).take(back, axis=0)
+
+
+def bytes_of_numbers(longest: int) -> int:
+    """What the numbers for texts of up to so many bytes take."""
+    return 8 * LANES * _numbers_of(longest)
+
+
+def _numbers_of(longest: int) -> int:
+    return -(-longest // 4) + 3
 
 
 class _Numbers:

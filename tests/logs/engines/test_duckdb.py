@@ -14,7 +14,7 @@ import pytest
 from murmurlog.bundle import scratch as scratch_module
 from murmurlog.bundle.scratch import PREFIX, scratch, sweep
 from murmurlog.errors import EngineError, InputError, UsageError
-from murmurlog.logs.engines.duckdb import bits_of, connect
+from murmurlog.logs.engines.duckdb import bits_for, connect, rows_of
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.logs.log import read
 from murmurlog.logs.rows import RowReader
@@ -58,18 +58,18 @@ def test_duckdb_is_closed_after_an_error_and_leaves_nothing(tmp_path, monkeypatc
 
 
 def test_the_number_of_partitions_follows_from_the_size_of_the_source(tmp_path):
-    def bits(rows, threads=2, **changes):
+    def bits(rows, threads=2):
         path = tmp_path / "log.parquet"
         pq.write_table(pa.table({"user": pa.array(range(rows)), "query": ["x"] * rows}), path)
-        return bits_of(replace(find(str(path)), **changes), threads=threads)
+        return bits_for(rows_of(find(str(path))), threads=threads)
 
     assert [bits(10), bits(99_999), bits(100_000), bits(1_100_000)] == [0, 0, 2, 3]
     assert bits(100_000, threads=8) == 4
     text = tmp_path / "log.csv"
     text.write_text("user,query\n" + "someone,some words\n" * 1_000)
-    assert bits_of(find(str(text)), threads=2) == 0
+    assert bits_for(rows_of(find(str(text))), threads=2) == 0
     os.truncate(text, 10**12)  # no more than are useful, however large it is
-    assert bits_of(find(str(text)), threads=2) == 10
+    assert bits_for(rows_of(find(str(text))), threads=2) == 11
 
 
 def test_a_memory_limit_that_is_no_size_is_named():
