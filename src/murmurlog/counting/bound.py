@@ -142,8 +142,8 @@ class Bound:
 
 def _places(unit: Integers) -> Integers:
     """The place of each row in its unit, from 0; rows are by unit."""
-    size = np.bincount(unit) if len(unit) else np.zeros(0, np.int64)
-    return np.arange(len(unit)) - np.repeat(np.cumsum(size) - size, size)
+    size = np.bincount(unit)
+    return np.arange(len(unit)) - (np.cumsum(size) - size)[unit]
 
 
 def choose_way(way: str | None, *, timed: bool) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murmurlog.errors import EngineError
-from murmurlog.logs.text_keys import order_of_numbers
+from murmurlog.logs.text_keys import group_numbers
 
 Integers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -25,15 +25,13 @@ def distinct_pairs(unit: Integers, item: Integers) -> tuple[Integers, Integers]:
     """The distinct pairs of numbers, by unit and item."""
     words, bits = _words(unit, item)
     words.sort()
-    words = words[_starts(words)]
+    words = words[np.append(True, words[1:] != words[:-1])[: len(words)]]
     return words >> bits, words & ((1 << bits) - 1)
 
 
 def group_pairs(first: Integers, second: Integers) -> tuple[Integers, Mask]:
     """A stable order by both of two numbers, and whether each pair differs from the one before it."""
-    words, _ = _words(first, second)
-    order = order_of_numbers(words)
-    return order, _starts(words[order])
+    return group_numbers(_words(first, second)[0])
 
 
 def _words(first: Integers, second: Integers) -> tuple[Integers, int]:
@@ -42,10 +40,6 @@ def _words(first: Integers, second: Integers) -> tuple[Integers, int]:
     if int(first.max(initial=0)).bit_length() + bits > 63:
         raise EngineError("two codes do not fit into one word: this is a bug")
     return first.astype(np.int64) << bits | second, bits
-
-
-def _starts(words: Integers) -> Mask:
-    return np.append(True, words[1:] != words[:-1])[: len(words)]
 
 
 def sort_ties(

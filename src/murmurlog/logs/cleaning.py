@@ -279,13 +279,14 @@ def _find_urls(
     outside = np.append(np.flatnonzero(~inside), len(data))
     host_end = np.minimum(outside[np.searchsorted(outside, host)], end)
     wrong = np.append(np.flatnonzero(mark[:-1] & mark[1:] & (dot[:-1] | dot[1:])), len(data))
-    dots = np.flatnonzero(dot)
-    many = np.searchsorted(dots, host_end) - np.searchsorted(dots, host)
+    dots = np.append(np.flatnonzero(dot), [len(data)] * 2)
+    first_dot = np.searchsorted(dots, host)
+    dotted, twice = dots[first_dot] < host_end, dots[first_dot + 1] < host_end
     plain &= (host_end > host) & ((host_end == end) | (data[host_end] == ord("/")))
-    plain &= ~mark[host] & ~mark[host_end - 1] & (many > 0)
+    plain &= ~mark[host] & ~mark[host_end - 1] & dotted
     plain &= wrong[np.searchsorted(wrong, host)] >= host_end - 1
     www = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))[host]
-    host += 4 * ((www == int.from_bytes(b"www.", "little")) & (many > 1))
+    host += 4 * ((www == int.from_bytes(b"www.", "little")) & twice)
     if host_only:
         end = host_end
     while (slash := plain & (end > host_end) & (data[end - 1] == ord("/"))).any():

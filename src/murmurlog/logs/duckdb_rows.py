@@ -27,7 +27,7 @@ from murmurlog.logs.source import Source
 from murmurlog.logs.sql import identifier, literal, quoted
 from murmurlog.logs.times import pattern
 
-ROWS_A_BATCH = 200_000  # that are handed on, of at most so many bytes
+ROWS_A_BATCH = 400_000  # that are handed on, of at most so many bytes
 BYTES_A_BATCH = 32_000_000
 ROWS_A_CHUNK = 2_048  # that DuckDB makes at once
 ROWS_A_THREAD = 20_000  # of records, which DuckDB reads with several threads

@@ -69,7 +69,8 @@ class Texts(Resident):
 
     def add(self, columns: Sequence[pa.Array]) -> int:
         """Keeps the columns of a batch; the id of the first column's first row."""
-        kept = [self._workspace.keep(texts) for texts in columns]
+        # Copied: the buffers of a reader are up to twice as large as their texts.
+        kept = [self._workspace.keep(pa.concat_arrays([texts, texts[:0]])) for texts in columns]
         with self._workspace.lock:
             self._batches.append(kept)
             return len(self._batches) - 1 << ROW_BITS
@@ -406,36 +407,16 @@ class RowReader:
         `MOST_ROWS_A_UNIT` and `MOST_BYTES_A_UNIT`, and the first that does not fit: so that a cut of what
         a cut left, together with further lines, is the cut of all.
         """
-        return self._within(lines, more=1)
-
-    def _within(self, lines: Lines, *, more: int = 0) -> Lines:
-        """The lines of each unit up to the first that does not fit, and so many of the following."""
-        if lines.rows <= MOST_ROWS_A_UNIT and lines.size.sum() <= MOST_BYTES_A_UNIT:
+        order, new = group_keys(lines.unit)
+        if (large := _large_units(lines, order, new)) is None:
             return lines
-        unit, _ = number_keys(lines.unit)
-        rows, sizes = np.bincount(unit), np.bincount(unit, weights=lines.size)
-        large = (rows > MOST_ROWS_A_UNIT) | (sizes > MOST_BYTES_A_UNIT)
-        if not large.any():
-            return lines
-        parts = [np.flatnonzero(~large[unit])]
-        for number in np.flatnonzero(large):
-            own = np.flatnonzero(unit == number)
-            record = lines.at(own)
-            # What the row is: its id only says where its texts are.
-            words = [word for keys in record.keys for word in keys.T]
-            ranks = [] if record.rank is None else [record.rank]
-            order = np.lexsort((*ranks, *reversed(words), record.size, record.time))
-            used = np.cumsum(record.size[order], dtype=np.int64)
-            fits = (np.arange(len(own)) < MOST_ROWS_A_UNIT) & (used <= MOST_BYTES_A_UNIT)
-            # The first that does not fit ends the unit: what follows it is not looked at.
-            end = len(own) if fits.all() else int(np.argmin(fits)) + more
-            parts.append(own[order[:end]])
-        return lines.at(np.sort(np.concatenate(parts)))
+        return _first_lines(lines, order, new, large, more=1)
 
     def settle(self, lines: Lines) -> Rows:
         """The rows of a partition in order, with codes for units and texts."""
-        lines = self._within(lines)
         order, new = group_keys(lines.unit)
+        if (large := _large_units(lines, order, new)) is not None:
+            return self.settle(_first_lines(lines, order, new, large))
         first = order[new]  # of each unit a row
         unit, time = np.cumsum(new, dtype=np.int32) - np.int32(1), lines.time.take(order)
         if (inside := order_in_time(unit, time)) is not None:
@@ -495,7 +476,7 @@ class RowReader:
                 urls.data, urls.start, urls.length, host_only=self.cleaning.url == "host"
             )
             keys = self.text_keys.spans(urls.data, first, size)
-            keys[~clicked] = 0
+            keys *= clicked[:, None]
         # Each distinct one of the others is cleaned once.
         rows = np.flatnonzero(linked & ~clicked)
         if len(rows):
@@ -536,6 +517,34 @@ def short_texts(texts: pa.Array) -> pa.Array:
     """The texts, null for those that are too long: cleaning can make a text longer, and the bound is on keys."""
     fits = pc.less_equal(pc.binary_length(texts), MOST_BYTES_A_VALUE)
     return pc.if_else(fits, texts, pa.scalar(None, texts.type))
+
+
+def _large_units(lines: Lines, order: Integers, new: Mask) -> Mask | None:
+    """Which lines, in order of units, are of a unit with too many rows or bytes; None if there are none."""
+    if lines.rows <= MOST_ROWS_A_UNIT and lines.size.sum() <= MOST_BYTES_A_UNIT:
+        return None
+    first = np.flatnonzero(new)
+    rows = np.diff(first, append=lines.rows)
+    sizes = np.add.reduceat(lines.size.take(order), first, dtype=np.int64)
+    large = (rows > MOST_ROWS_A_UNIT) | (sizes > MOST_BYTES_A_UNIT)
+    return np.repeat(large, rows) if large.any() else None
+
+
+def _first_lines(lines: Lines, order: Integers, new: Mask, large: Mask, *, more: int = 0) -> Lines:
+    """The lines of each large unit up to the first that does not fit, and so many of the following."""
+    parts = [order[~large]]
+    for unit in np.split(order[large], np.flatnonzero(new[large])[1:]):
+        record = lines.at(unit)
+        # What the row is: its id only says where its texts are.
+        words = [word for keys in record.keys for word in keys.T]
+        ranks = [] if record.rank is None else [record.rank]
+        inside = np.lexsort((*ranks, *reversed(words), record.size, record.time))
+        used = np.cumsum(record.size[inside], dtype=np.int64)
+        fits = (np.arange(record.rows) < MOST_ROWS_A_UNIT) & (used <= MOST_BYTES_A_UNIT)
+        # The first that does not fit ends the unit: what follows it is not looked at.
+        end = record.rows if fits.all() else int(np.argmin(fits)) + more
+        parts.append(unit[inside[:end]])
+    return lines.at(np.sort(np.concatenate(parts)))
 
 
 def order_in_time(unit: Integers, time: Integers) -> Integers | None:

@@ -122,25 +122,24 @@ class TextKeys(Resident):
     def _hash(self, data: Bytes, start: Integers, length: Integers) -> Keys:
         data, start = pad(data, start, length)
         words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
-        # Longest first: the texts that still have a word at a step are a prefix.
-        order = order_of_numbers(length)[::-1]
+        # In order of length, so that the texts that still have a word at a step are the last ones.
+        order = order_of_numbers(length)
         length, start = length[order], start[order]
-        steps = -(-int(length[0]) // 4) if len(length) else 0
+        steps = -(-int(length[-1]) // 4) if len(length) else 0
         numbers = self._texts.first(steps + 3)
         sums = numbers[1][:, None] * length.astype(np.uint64)
         sums += numbers[0][:, None]
         products = np.empty(len(length), np.uint64)
         for step in range(0, steps, 2):
-            count = int(np.searchsorted(-length, -4 * step))  # texts that have bytes at this step
-            pair = words[start[:count] + 4 * step]  # two words: one look-up costs as much as two
-            whole = int(np.searchsorted(-length[:count], -(4 * step + 8), side="right"))
-            if whole < count:  # bytes after a text's end are no part of it
-                bits = np.uint64(8) * (length[whole:count] - 4 * step).astype(np.uint64)
-                pair[whole:] &= (np.uint64(1) << bits) - np.uint64(1)
+            first, whole = np.searchsorted(length, (4 * step + 1, 4 * step + 8)).tolist()
+            pair = words[start[first:] + 4 * step]  # two words: one look-up costs as much as two
+            if first < whole:  # bytes after a text's end are no part of it
+                bits = np.uint64(8) * (length[first:whole] - 4 * step).astype(np.uint64)
+                pair[: whole - first] &= (np.uint64(1) << bits) - np.uint64(1)
             for place, word in ((step + 2, pair & _LOW), (step + 3, pair >> _HALF)):
                 for lane in range(LANES):
-                    np.multiply(word, numbers[place, lane], out=products[:count])
-                    sums[lane, :count] += products[:count]
+                    np.multiply(word, numbers[place, lane], out=products[first:])
+                    sums[lane, first:] += products[first:]
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return _pack(sums).take(back, axis=0)
@@ -226,22 +225,29 @@ def blocks(texts: int) -> Iterator[slice]:
 
 
 def order_of_numbers(numbers: Integers) -> Integers:
-    """A stable order of whole numbers from 0 on.
-
-    numpy sorts 16 bits by counting, and words of 64 bits several times faster than places by words: a
-    number and its place share a word.
-    """
-    most = int(numbers.max(initial=0)).bit_length()
-    if most <= 16:
+    """A stable order of whole numbers from 0 on; numpy sorts 16 bits by counting."""
+    if int(numbers.max(initial=0)).bit_length() <= 16:
         return np.argsort(numbers.astype(np.uint16), kind="stable")
+    return group_numbers(numbers)[0]
+
+
+def group_numbers(numbers: Integers) -> tuple[Integers, Mask]:
+    """A stable order of whole numbers from 0 on, and whether each differs from the one before it.
+
+    numpy sorts words of 64 bits several times faster than places by words: a number and its place share a
+    word.
+    """
     bits = len(numbers).bit_length()
-    if most + bits > 64:
-        return np.argsort(numbers, kind="stable")
-    words = numbers.astype(np.uint64) << np.uint64(bits)
-    words |= np.arange(len(words), dtype=np.uint64)
-    words.sort()
-    words &= (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-    return words.view(np.int64)
+    if int(numbers.max(initial=0)).bit_length() + bits > 64:
+        order = np.argsort(numbers, kind="stable")
+        words = numbers[order]
+    else:
+        words = numbers.astype(np.uint64) << np.uint64(bits)
+        words |= np.arange(len(words), dtype=np.uint64)
+        words.sort()
+        order = (words & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1))).view(np.int64)
+        words >>= np.uint64(bits)
+    return order, np.append(True, words[1:] != words[:-1])[: len(words)]
 
 
 def order_of_keys(keys: Keys) -> Integers:

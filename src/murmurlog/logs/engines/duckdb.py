@@ -18,8 +18,8 @@ from murmurlog.bundle.progress import Advance
 from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.logs.cleaning import Cleaning, column_cleaners
 from murmurlog.logs.duckdb_rows import count_rows, read_batches, size_of
-from murmurlog.logs.memory import MOST_ROWS_A_PARTITION, MemoryPlan, least_memory
-from murmurlog.logs.rows import MOST_ROWS_A_UNIT, ReadRows, RowCounts, RowReader, Texts
+from murmurlog.logs.memory import MemoryPlan, least_memory
+from murmurlog.logs.rows import ReadRows, RowCounts, RowReader, Texts
 from murmurlog.logs.source import Source
 from murmurlog.logs.sql import quoted
 from murmurlog.logs.text_keys import TextKeys
@@ -84,9 +84,9 @@ class DuckEngine:
         self.workspace.check_space(rows * SCRATCH_A_ROW)
         reader = RowReader(
             cleaning=cleaning, text_keys=text_keys, texts=Texts(self.workspace, column_cleaners(cleaning)),
-            unit=unit, bits=bits_for(rows, threads=self.workspace.threads),
+            unit=unit, bits=bits_for(rows, self.memory),
         )  # fmt: skip
-        reader = replace(reader, most_rows=min(reader.most_rows, MOST_ROWS_A_UNIT))
+        reader = replace(reader, most_rows=min(reader.most_rows, self.memory.most_rows))
 
         def count(rows: int) -> None:  # of text bytes are measured, where it is read
             advance(0 if source.dialect else rows, rows=rows)
@@ -133,14 +133,14 @@ def rows_of(source: Source) -> int:
     return rows
 
 
-def bits_for(rows: int, *, threads: int) -> int:
+def bits_for(rows: int, memory: MemoryPlan) -> int:
     """How many bits of a unit's key say in which partition it is, by the number of rows.
 
     The number of partitions decides where a unit is counted, never what.
     """
     if rows < FEW_ROWS:
         return 0
-    partitions = max(-(-rows // MOST_ROWS_A_PARTITION), 2 * threads)
+    partitions = max(-(-rows // memory.rows_a_partition), 2 * memory.threads)
     return min(MOST_BITS, (partitions - 1).bit_length())
 
 

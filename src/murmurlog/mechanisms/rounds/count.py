@@ -64,10 +64,10 @@ class Holders:
     def weighted(self, d2: int) -> Integers:
         """The sum of the units' weights of every item, in steps of 2^-20."""
         sums = np.zeros(self.size, np.int64)
-        m, which = np.unique(self.m, return_inverse=True)
-        weights = np.array([count_weight(int(number), d2) for number in m], np.int64)
-        if len(m):
-            np.add.at(sums, self.item, self.units * weights[which])
+        weights = np.zeros(int(self.m.max(initial=0)) + 1, np.int64)
+        for m in np.flatnonzero(np.bincount(self.m)).tolist():
+            weights[m] = count_weight(m, d2)
+        np.add.at(sums, self.item, self.units * weights[self.m])
         return sums
 
 
