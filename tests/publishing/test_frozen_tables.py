@@ -5,8 +5,8 @@ import json
 import frozen
 import pytest
 
-from murmurlog.logs.workspace import Workspace
 from murmurlog.logs.rows import RowReader
+from murmurlog.logs.workspace import Workspace
 
 
 def assert_equal(tables, expected):

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from murmurlog.logs.text_keys import NO_KEYS, group_keys
+from murmurlog.logs.text_keys import NO_KEYS, KeyList, group_keys
 from murmurlog.logs.workspace import Kept, KeptRuns, Workspace
 from murmurlog.privacy.sampler import Keys
 
@@ -24,6 +24,7 @@ V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 
 Integers = npt.NDArray[np.int64]
+Columns = tuple[npt.NDArray[Any], ...]
 
 SHARDS = 64  # ranges of keys, so that the sums of one range are in memory at a time
 PARTITIONS_A_SHARD = 2  # at most, so that a range is no larger in a larger log
@@ -54,6 +55,11 @@ class Partitions(Protocol[T_co]):
     def add_up(self, work: Callable[[T_co], Sums]) -> "SummedShards":
         """The sums of what `work` makes of each value, stored before this returns."""
 
+    def derive_with(
+        self, answers: "Answers", work: Callable[[T_co, Columns], U]
+    ) -> "Partitions[U]":
+        """The same of each value and what the ranges of sums answered about its keys, or about more."""
+
     def results(self, work: Callable[[T_co], U]) -> Iterator[U]:
         """What `work` makes of each value, brought here one after the other."""
 
@@ -75,8 +81,22 @@ class SummedShards(Protocol):
     def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
         """What `work` makes of each range, in order; several may be at work at once."""
 
+    def answer(self, work: Callable[[int, Sums], tuple[U, Columns]]) -> "tuple[list[U], Answers]":
+        """What `work` makes of each range and its number: a result, and columns about some of its keys.
+
+        The first column is these keys, in order. What goes back to partitions never comes together in one
+        place: that may be as large as the sums.
+        """
+
     def close(self) -> None:
         """Deletes the sums."""
+
+
+class Answers(Protocol):
+    """Columns about keys, in ranges of keys, on their way to the partitions that have the keys."""
+
+    def shard(self, number: int) -> Columns:
+        """The columns of a range."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +124,19 @@ class LocalPartitions(Partitions[T]):
 
         pieces = _all_or_none(self.workspace.map(shards_of, self.parts))
         return LocalShards(pieces, self.workspace, shards)
+
+    def derive_with(
+        self, answers: Answers, work: Callable[[T, Columns], U]
+    ) -> "LocalPartitions[U]":
+        assert isinstance(answers, LocalAnswers)
+
+        def derived(number: int) -> Kept[U]:
+            pieces = [runs.load(number) for runs in answers.routed]
+            columns = tuple(map(np.concatenate, zip(*pieces, strict=True)))
+            return self.workspace.keep(work(self.parts[number].load(), columns))
+
+        kept = self.workspace.map(derived, range(self.count))
+        return LocalPartitions(_all_or_none(kept), self.workspace, self.shards)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
         return self.workspace.map(lambda part: work(part.load()), self.parts)
@@ -134,6 +167,29 @@ class LocalShards:
     def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
         return self.workspace.map(lambda shard: work(self._merge(shard)), range(self.shards))
 
+    def answer(
+        self, work: Callable[[int, Sums], tuple[U, Columns]]
+    ) -> "tuple[list[U], LocalAnswers]":
+        def answered(shard: int) -> _Answered[U]:
+            pieces = [pieces.load(shard) for pieces in self.partitions]
+            keys, sums = map(np.concatenate, zip(*pieces, strict=True))
+            result, columns = work(shard, sum_by_key(keys, sums))
+            places = KeyList(columns[0]).places(keys)
+            rows = np.flatnonzero(places >= 0)
+            ends = np.cumsum([0, *(len(own) for own, _ in pieces)])
+            return _Answered(
+                result,
+                self.workspace.keep(columns),
+                self.workspace.keep_runs(
+                    tuple(column.take(places[rows], axis=0) for column in columns),
+                    np.searchsorted(rows, ends).tolist(),
+                ),
+            )
+
+        done = _all_or_none(self.workspace.map(answered, range(self.shards)))
+        answers = LocalAnswers([one.columns for one in done], [one.routed for one in done])
+        return [one.result for one in done], answers
+
     def _merge(self, shard: int) -> Sums:
         pieces = [pieces.load(shard) for pieces in self.partitions]
         return sum_by_key(*map(np.concatenate, zip(*pieces, strict=True)))
@@ -141,6 +197,45 @@ class LocalShards:
     def close(self) -> None:
         for pieces in self.partitions:
             pieces.close()
+
+
+@dataclass(frozen=True, eq=False)
+class _Answered(Generic[U]):
+    """What became of a range of sums."""
+
+    result: U
+    columns: Kept[Columns]
+    routed: KeptRuns[Columns]
+
+    def close(self) -> None:
+        self.columns.close()
+        self.routed.close()
+
+
+@dataclass(frozen=True, eq=False)
+class LocalAnswers:
+    """Answers in a workspace: the columns of each range, and of each range a run for each partition."""
+
+    columns: Sequence[Kept[Columns]]
+    routed: Sequence[KeptRuns[Columns]]
+
+    def shard(self, number: int) -> Columns:
+        return self.columns[number].load()
+
+
+@dataclass(frozen=True, eq=False)
+class SharedAnswers:
+    """Answers in a list, all of which each partition is given."""
+
+    columns: Sequence[Columns]
+
+    @property
+    def together(self) -> Columns:
+        """Those of all ranges."""
+        return tuple(map(np.concatenate, zip(*self.columns, strict=True)))
+
+    def shard(self, number: int) -> Columns:
+        return self.columns[number]
 
 
 def sum_by_key(keys: Keys, values: Integers) -> Sums:

@@ -173,6 +173,11 @@ def derive_with(
         yield number, pack(work(value, values()[number]))
 
 
+def work_with(value: Any, *, work: Callable[[Any, Any], Any], columns: Callable[[], Any]) -> Any:
+    """What `work` makes of a value and columns that are shared."""
+    return work(value, columns())
+
+
 def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sums]) -> Packed:
     """The sums that `work` makes of each value, by shard."""
     for _, value in _values(batches, reader):
