@@ -2,6 +2,7 @@
 
 import os
 import stat
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -104,6 +105,75 @@ def test_a_full_disk_is_an_error_that_leaves_no_file(tmp_path, monkeypatch):
             workspace.keep(np.arange(10))
         monkeypatch.undo()
         assert not list(folder.glob("*.values"))
+
+
+def test_values_never_take_more_memory_than_there_is_room_for(tmp_path):
+    """Several threads keep and forget values of all sizes; what is in memory is counted and bounded."""
+    with open_workspace(memory=50_000, threads=4, folder=tmp_path) as workspace:
+        in_memory, most = [], [0]
+
+        def work(number):
+            size = number * 37 % 2_000
+            value = np.full(size, number, np.int64)
+            runs = workspace.keep_runs((value,), [0, size // 2, size])
+            kept = [workspace.keep(value), *runs]
+            in_memory.append(8 * size * ((runs.value is not None) + (kept[0].value is not None)))
+            most[0] = max(most[0], workspace._used)
+            assert workspace._used <= 50_000
+            if number % 3:
+                for one in kept:
+                    one.close()
+                kept = []
+            return kept
+
+        results = list(workspace.map(work, range(300)))
+        assert 30_000 < most[0] <= 50_000
+        assert max(in_memory) > 0
+        assert files_of(workspace)
+        for kept in results:
+            for one in kept:
+                one.close()
+        assert workspace._used == workspace._in_files == 0
+        assert not files_of(workspace)
+
+
+def test_scratch_space_that_is_not_there_is_named_before_it_is_needed(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3 * 10**9))
+    with open_workspace(memory=10**9, folder=tmp_path) as workspace:
+        workspace.check_space(4 * 10**9)
+        with pytest.raises(EngineError, match=r"about 3.1 GB .* has 3.0 GB free: set TMPDIR"):
+            workspace.check_space(4_100_000_000)
+
+
+def test_what_is_set_aside_is_used_by_what_is_kept_later(tmp_path):
+    with open_workspace(memory=0, folder=tmp_path) as workspace:
+        first = workspace.keep(np.zeros(10_000, np.uint8))
+        workspace.set_aside()
+        aside = workspace.folder / "aside"
+        assert aside.stat().st_size == first.size
+        assert aside.stat().st_blocks * 512 >= first.size  # not only its length
+        second = workspace.keep(np.zeros(4_000, np.uint8))
+        assert aside.stat().st_size == first.size - second.size
+        workspace.keep(np.zeros(90_000, np.uint8))
+        assert aside.stat().st_size == 0
+    with open_workspace(memory=10**6, folder=tmp_path) as workspace:
+        kept = workspace.keep(np.zeros(10_000, np.uint8))
+        workspace.set_aside()  # there is room in memory
+        assert not list(tmp_path.iterdir())
+        kept.close()
+
+
+def test_a_disk_that_is_too_small_for_the_rest_is_seen_where_it_is_set_aside(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with open_workspace(memory=0, folder=tmp_path) as workspace:
+        kept = workspace.keep(np.zeros(10_000, np.uint8))
+        with pytest.raises(EngineError, match="1 MB of disk space for the rest .* TMPDIR"):
+            workspace.set_aside()
+        assert not (workspace.folder / "aside").exists()
+        kept.close()
 
 
 @pytest.mark.parametrize("threads", [1, 3])

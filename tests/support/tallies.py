@@ -49,6 +49,9 @@ class GivenPartitions:
     def share(self, value):
         return lambda: value
 
+    def set_aside(self):
+        pass
+
     def close(self):
         pass
 

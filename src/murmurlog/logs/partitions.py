@@ -69,6 +69,9 @@ class Partitions(Protocol[T_co]):
     def share(self, value: U) -> Callable[[], U]:
         """A value that is opened inside `work`: what is public, or was published."""
 
+    def set_aside(self) -> None:
+        """Reserves room for what is kept from now on: as much as is kept now."""
+
     def close(self) -> None:
         """Deletes the values."""
 
@@ -147,6 +150,9 @@ class LocalPartitions(Partitions[T]):
 
     def share(self, value: U) -> Callable[[], U]:
         return partial(_same, value)
+
+    def set_aside(self) -> None:
+        self.workspace.set_aside()
 
     def close(self) -> None:
         for part in self.parts:

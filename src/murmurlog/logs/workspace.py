@@ -274,9 +274,9 @@ class Workspace:
 
     def check_space(self, need: int) -> None:
         """Raises unless values of so many bytes have room in memory and on the disk of the folder."""
-        place = self.folder.parent
-        need, free = need - self.memory, shutil.disk_usage(place).free
-        if need > free:
+        need -= self.memory
+        if need > 0 and need > (free := shutil.disk_usage(self.folder).free):
+            place = self.folder.parent
             raise EngineError(
                 f"about {in_words(need)} of temporary files are needed, and {str(place)!r} has "
                 f"{in_words(free)} free: set TMPDIR to a larger disk, or raise --memory"

@@ -93,6 +93,9 @@ class SparkPartitions(Partitions[T]):
     def share(self, value: U) -> Callable[[], U]:
         return self.workers.share(value)
 
+    def set_aside(self) -> None:
+        """Nothing: the disks are those of the cluster."""
+
     def _brought(self, work: Work) -> Iterator[Any]:
         with closing(self.workers.run(self.stored, work, reader=self.reader)) as stored:
             for _, packed in stored.read():
