@@ -40,6 +40,13 @@ def test_the_largest_unit_fits_into_a_partition():
     assert MemoryPlan.of(least_memory(), cores=64).most_rows >= murmurlog.logs.rows.MOST_ROWS_A_UNIT
 
 
+def test_the_least_memory_is_the_one_that_is_documented():
+    docs = Path(__file__).parents[2] / "docs"
+    least = f"**{-(-least_memory() // 10**6)} MB**"
+    assert least in (docs / "explanation" / "scale.md").read_text("utf-8")
+    assert 550e6 < least_memory() <= 600e6  # as --help says
+
+
 def test_batches_end_after_so_many_rows_or_bytes(tmp_path, monkeypatch):
     rows = 9_000
     texts = ["x" * (3_000 if row < 3_000 else 3) for row in range(rows)]
