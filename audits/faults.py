@@ -5,12 +5,15 @@
 Kinds: killed (SIGKILL) or stopped (Ctrl-C, SIGTERM) at points from the first row read to the last
 booking, a disk that is full, a folder that cannot be written, a damaged ledger, a ledger that somebody
 else holds, a log that changes while it is read, sixteen releases at once under a cap that fits three, a
-clock that jumps.
+clock that jumps. Releases that are killed, stopped or out of disk work with two threads on several
+partitions, of which one is split, in memory and all in files.
 
 After each run these must hold: what is booked is never less than what is published, and never more than
 the limits of the cap; a bundle is whole or absent; the ledger opens again (where it was not itself destroyed); nothing but the bundle is in its
-folder; the exit code is one of ours and never 70; no traceback is printed, and what is printed says
-what to do; a stopped release says what was spent, and that is what the ledger has. Exit 0 only if all of it held every time.
+folder, and no process; the exit code is one of ours and never 70; no traceback is printed, and what is
+printed says what to do; a stopped release ends within seconds and says what was spent, and that is what
+the ledger has; temporary files are left by SIGKILL alone, nobody else can read them, and the next release
+removes them. Exit 0 only if all of it held every time.
 """
 
 import argparse
@@ -27,6 +30,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
@@ -48,6 +52,14 @@ OURS = {0, 1, 2, 3, 4, 5, 6}  # exit codes that say what happened
 KILLED = -signal.SIGKILL
 STOPPED = {128 + signal.SIGINT, 128 + signal.SIGTERM}
 WORKERS = 2
+PROMPT = 10.0  # seconds from a signal to the end, on a busy machine
+ROOMS = (0.5, 0.0)  # of the memory for values: then they are in memory, or all in files
+# A function of every stage of a release, from the first batch to the commit; most are called by threads.
+STAGES = (
+    *("clean", "lines", "order_by_bits", "keep_runs", "settle", "find_and_bound", "weigh_first"),
+    *("answer", "_decide_shard", "keep_alive", "weigh", "_places", "_labels", "_count_holders"),
+    *("reserve", "publish", "commit"),
+)
 
 
 @dataclass(frozen=True)
@@ -123,6 +135,7 @@ def look(
         broken.append(f"a traceback: {place.said[-300:]}")
     if code in OURS - {0} and not place.said.strip():
         broken.append(f"exit {code} without a word")
+    broken += [f"a process is left: {name}" for name in processes_in(place.root)]
     published = place.bundle.exists()
     try:
         book = Ledger(place.ledger)
@@ -151,6 +164,8 @@ def look(
         broken.append(f"left in the bundle's folder: {[p.name for p in visible]}")
     for parent in (place.root / "out", place.root / "tmp"):
         for left in parent.glob(PREFIX + "*"):
+            if code != KILLED:
+                broken.append(f"exit {code}, and {left.name} is left in {parent.name}")
             if left.stat().st_mode & 0o077:
                 broken.append("what was left can be read by others")
         sweep(parent)
@@ -160,6 +175,16 @@ def look(
     if code in OURS - {0} and state == "reserved" and "booked" not in place.said:
         broken.append("a budget was spent and the message does not say so")
     return state, broken
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The processes that work in a folder, where the system lists processes."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if Path(os.readlink(process / "cwd")).is_relative_to(folder.resolve()):
+                found.append(f"{process.name} {(process / 'comm').read_text().strip()}")
+    return found
 
 
 def exceeded(book: Ledger) -> list[str]:
@@ -176,41 +201,79 @@ def exceeded(book: Ledger) -> list[str]:
 
 
 def kills(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
-    """SIGKILL at events that touch the outside, at calls in between, and at moments in time."""
-    for moment in _moments(bench, runner, share):
+    """SIGKILL at events that touch the outside, in every stage, at calls in between, and at moments in time."""
+    for n, moment in enumerate(_moments(bench, runner, share)):
         place = bench.place()
         code = runner.run(place.root, place.arguments("log.parquet"), **moment)
-        yield look(place, code, killed=True)
+        broken = []
+        if n % 8 == 0 and any((place.root / "tmp").glob(PREFIX + "*")):
+            broken = [f"{moment}: {each}" for each in _swept(place, runner)]
+        state, others = look(place, code, killed=True)
+        yield state, broken + [f"{moment}: {each}" for each in others]
         shutil.rmtree(place.root, ignore_errors=True)
 
 
+def _swept(place: Place, runner: Runner) -> list[str]:
+    """What is wrong after the next release: it removes what the killed one left."""
+    code = runner.run(
+        place.root, ["release", "log.parquet", "--out", "next", "--epsilon", "1", *place.more]
+    )
+    left = [path.name for path in (place.root / "tmp").glob(PREFIX + "*")]
+    return [f"the next release left {name}" for name in left] + [f"its exit: {code}"] * bool(code)
+
+
 def _moments(bench: Bench, runner: Runner, share: int) -> list[dict[str, Any]]:
-    """Where to interrupt a release: events and calls are counted in one that is left alone."""
+    """Where to interrupt releases with each room: events and calls are counted in one that is left alone."""
+    return [
+        {"room": room, **moment}
+        for room in ROOMS
+        for moment in _moments_with(room, bench, runner, max(4, share // len(ROOMS)))
+    ]
+
+
+def _moments_with(
+    room: float, bench: Bench, runner: Runner, share: int
+) -> Iterator[dict[str, Any]]:
     place = bench.place()
     counts = place.root / "counts"
     started = time.monotonic()
-    runner.run(place.root, place.arguments("log.parquet"), count=str(counts))
+    runner.run(place.root, place.arguments("log.parquet"), count=str(counts), room=room)
     seconds = time.monotonic() - started
     counted = json.loads(counts.read_text())
-    moments: list[dict[str, Any]] = []
-    for what, part in (("event", 0.45), ("call", 0.4)):
-        many = max(2, int(share * part))
+    if not bench.more and (unknown := [stage for stage in STAGES if stage not in counted]):
+        raise AssertionError(f"a release calls no {', '.join(unknown)}: STAGES is out of date")
+    many = {"event": int(share * 0.4), "call": int(share * 0.3)}
+    for what, number in many.items():
         last = counted[what]
-        moments += [{f"at_{what}": 1 + n * (last - 1) // (many - 1)} for n in range(many)]
-    timed = max(2, share - len(moments))
-    return moments + [{"after": (n + 0.5) / timed * seconds} for n in range(timed)]
+        number = max(2, number)
+        yield from (
+            {"at": what, "number": 1 + n * (last - 1) // (number - 1)} for n in range(number)
+        )
+    stages = [stage for stage in STAGES if stage in counted]
+    for n in range(number := int(share * 0.2)):
+        stage = stages[n * len(stages) // number]
+        # The first call, one in the middle, or the last.
+        yield {"at": stage, "number": max(1, counted[stage] * (n % 3) // 2)}
+    timed = max(1, int(share * 0.1))
+    yield from ({"after": (n + 0.5) / timed * seconds} for n in range(timed))
 
 
 def stops(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
     """Ctrl-C and SIGTERM at the same points: one sentence says what was spent, and it is true."""
     for n, moment in enumerate(_moments(bench, runner, share)):
-        if moment.get("at_call") == 1:
+        if (moment.get("at"), moment.get("number")) == ("call", 1):
             continue  # nobody listens to signals yet
         place, number = bench.place(), (signal.SIGINT, signal.SIGTERM)[n % 2]
-        code = runner.run(place.root, place.arguments("log.parquet"), signal=int(number), **moment)
+        signalled = place.root / "signalled"
+        code = runner.run(
+            place.root, place.arguments("log.parquet"), signal=int(number), signalled=str(signalled), **moment
+        )  # fmt: skip
+        ended = time.monotonic()
         entries = Ledger(place.ledger).entries()
         said = place.said.strip().rpartition("\n")[2]
         broken = []
+        if (came := signalled.read_text()) and ended - float(came) > PROMPT:
+            broken.append(f"{moment}: {ended - float(came):.0f} s from the signal to the end")
         if code != 0:  # it was not over before the signal came
             stated = {
                 "stay booked on source web as ": bool(entries),
@@ -226,11 +289,8 @@ def stops(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[
                 broken.append(f"{moment}: another release is named: {said!r}")
             if any((entry.state == "committed") != place.bundle.exists() for entry in entries):
                 broken.append(f"{moment}: {entries[0].state}, and not what was published")
-            for parent in ("out", "tmp", "books"):
-                left = [p.name for p in (place.root / parent).glob(PREFIX + "*")]
-                broken += [f"{moment}: {name} is left in {parent}" for name in left]
         state, others = look(place, code, stopped=True)
-        yield state, broken + others
+        yield state, broken + [f"{moment}: {each}" for each in others]
         shutil.rmtree(place.root, ignore_errors=True)
 
 
@@ -239,8 +299,9 @@ def full_disk(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, l
     for n in range(share):
         place = bench.place()
         code = runner.run(
-            place.root, place.arguments("log.parquet"), size=int(200 * 20_000 ** (n / (share - 1)))
-        )
+            place.root, place.arguments("log.parquet"), room=ROOMS[n % 2],
+            size=int(200 * 20_000 ** (n / (share - 1))),
+        )  # fmt: skip
         yield look(place, code)
 
 
@@ -329,7 +390,7 @@ def changing_log(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str
         name = ("log.parquet", "log.csv")[n % 2]
         own = place.root / f"own{Path(name).suffix}"
         shutil.copy(bench.logs[name], own)
-        runner.start(place.root, place.arguments(own.name))
+        runner.start(place.root, place.arguments(own.name), room=ROOMS[n % 2])
         time.sleep(0.03 * (n // 8))
         if own.exists():
             ways[n // 2 % 4](own)

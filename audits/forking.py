@@ -16,6 +16,8 @@ import struct
 import sys
 import tempfile
 import threading
+import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -23,9 +25,14 @@ from typing import Any, NoReturn
 
 import murmurlog.cli.entry as entry
 import murmurlog.cli.main
+import murmurlog.logs.duckdb_rows
+import murmurlog.logs.engines.duckdb
+import murmurlog.logs.memory
+import murmurlog.logs.workspace
 import murmurlog.publishing.ledger
 import murmurlog.publishing.release
 import murmurlog.publishing.series
+from murmurlog.logs.rows import RowReader
 from murmurlog.mechanisms.rounds.mechanism import Rounds
 
 WATCHED = ("open", "os.", "shutil.", "sqlite3.", "tempfile.", "fcntl.")
@@ -90,6 +97,19 @@ def limit_files(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+def work_as_on_large_logs(room: float) -> None:
+    """Two threads work on many batches and partitions, and mostly one is split; `room` of the memory is for values."""
+    murmurlog.logs.duckdb_rows.ROWS_A_BATCH = 2_048
+    murmurlog.logs.engines.duckdb.FEW_ROWS = 0
+    murmurlog.logs.memory.ROWS_A_PARTITION = 2_500
+    murmurlog.logs.workspace.cores = lambda: 2
+    if not room:
+        murmurlog.logs.workspace.Workspace._take = lambda *_: False  # type: ignore[method-assign]
+    defaults = RowReader.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["most_rows"] = 3_600
+
+
 def record_draws(path: str, ledger: str, size: int | None) -> None:
     """Appends to a file, at each draw of a table by rounds, how many entries the ledger has.
 
@@ -118,14 +138,22 @@ def run(asked: dict[str, Any]) -> NoReturn:
         os.environ["HOME"] = asked["home"]
     if "umask" in asked:
         os.umask(asked["umask"])
-    counted, written = {"event": 0, "call": 0}, list[str]()
+    counted, written, lock = Counter[str](), list[str](), threading.Lock()
+    at = (asked.get("at"), asked.get("number"))  # the number-th event, call or call of a function
+    signalled = (
+        os.open(asked["signalled"], os.O_WRONLY | os.O_CREAT) if asked.get("signalled") else -1
+    )
 
     def kill() -> None:
+        if signalled >= 0:
+            os.write(signalled, repr(time.monotonic()).encode())
         os.kill(os.getpid(), asked.get("signal", signal.SIGKILL))
 
     def count(what: str) -> None:
-        counted[what] += 1
-        if counted[what] == asked.get("at_" + what):
+        with lock:  # of several threads each is counted
+            counted[what] += 1
+            now = (what, counted[what]) == at
+        if now:
             kill()
 
     def watch(event: str, _: tuple[Any, ...]) -> None:
@@ -135,6 +163,7 @@ def run(asked: dict[str, Any]) -> NoReturn:
     def profile(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and "murmurlog" in frame.f_code.co_filename:
             count("call")
+            count(frame.f_code.co_name)
 
     def writing(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
@@ -166,9 +195,12 @@ def run(asked: dict[str, Any]) -> NoReturn:
         sys.addaudithook(writing)
     if asked.get("fenced"):
         fence(asked["folder"])
-    if asked.get("count") or asked.get("at_event"):
+    if asked.get("room") is not None:
+        work_as_on_large_logs(asked["room"])
+    if asked.get("count") or at[0] == "event":
         sys.addaudithook(watch)
-    if asked.get("count") or asked.get("at_call"):
+    if asked.get("count") or at[0] not in ("event", None):
+        threading.setprofile(profile)
         sys.setprofile(profile)
     sys.argv = ["murmurlog", *asked["arguments"]]
     code = 0

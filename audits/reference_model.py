@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any
 
-from plain_keys import WORD, Key, PlainKeys, mix
+from plain_keys import Key, PlainKeys, mix
 from random_logs import Case, Row, Table
 
 from murmurlog.bundle.canonical import cleaner
@@ -125,10 +125,10 @@ def _within(
     for number, ((unit, row), size) in enumerate(zip(rows, sizes, strict=True)):
         record = [size, *keys.text(str(row.query))]
         if "url" in case.columns:
-            rank = NO_RANK if row.rank is None else row.rank
-            record += [*(keys.text(row.url) if row.url else (0, 0)), rank % WORD]
+            record += keys.text(row.url) if row.url else (0, 0)
         if by:
             record += keys.text(row.country) if row.country else (0, 0)
+        record.append(NO_RANK if row.rank is None else row.rank)
         units.setdefault(unit, []).append((row.time or datetime.max, record, number, size))
     kept = []
     for own in units.values():

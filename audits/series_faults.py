@@ -89,8 +89,8 @@ class Place:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def run(self, runner: Runner, *more: str, **fault: Any) -> int:
-        """One run of the series in a warm process; draws are recorded."""
-        draws = {"draws": str(self.root / "draws"), "ledger": str(self.ledger)}
+        """One run of the series in a warm process, with values in files; draws are recorded."""
+        draws = {"draws": str(self.root / "draws"), "ledger": str(self.ledger), "room": 0.0}
         return runner.run(self.root, ["series", "run", SPEC, *more], **draws, **fault)
 
     def write_spec(self, **more: Any) -> None:
@@ -204,9 +204,8 @@ def kills(bench: Bench, runner: Runner, seed: int = 1) -> Iterator[Found]:
         for _ in range(3 * MONTHS):
             what = choice.choice(("event", "call"))
             low = counted[what] * choice.choice((0.0, 0.6, 0.92))
-            moment: dict[str, float] = {
-                f"at_{what}": int(choice.uniform(max(1, low), counted[what] * 1.05))
-            }
+            number = int(choice.uniform(max(1, low), counted[what] * 1.05))
+            moment: dict[str, Any] = {"at": what, "number": number}
             if choice.random() < 0.15:
                 moment = {"after": choice.uniform(0.01, counted["seconds"])}
             code = place.run(runner, "--once", **moment)

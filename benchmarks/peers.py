@@ -29,6 +29,9 @@ from pathlib import Path
 from measure import Cost, measure
 
 HERE = Path(__file__).parent / "peers"
+ROOT = Path(__file__).resolve().parents[1]
+# murmurlog itself, in an environment with what it needs and nothing else: pyarrow imports pandas where there is one.
+OURS = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); from murmurlog.cli.entry import main; main()"
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 
 
@@ -42,7 +45,9 @@ class Way:
         str, ...
     ] = ()  # after --mechanism, if not the default; of a script: tables and cap
     tables: str = "query"
-    needs: str | None = None  # a file of requirements: an environment of its own
+    needs: str | None = (
+        None  # a file of requirements: an environment of its own; murmurlog has one, too
+    )
     capped: bool = False  # not private, and does the same cap: a yardstick
     most: int | None = None  # rows; more would take too long or too much memory
 
@@ -145,19 +150,21 @@ def invented(rows: int, *, plain: bool, cache: Path) -> Path:
 
 def python_for(way: Way, cache: Path) -> str | None:
     """The interpreter to run it with; None if its environment cannot be made."""
-    if way.needs is None:
+    needs = way.needs if way.script else "../../requirements.txt"
+    if needs is None:
         return sys.executable
-    folder = cache / way.needs.removesuffix(".txt")
+    name = Path(needs).stem if way.script else "murmurlog"
+    folder = cache / name
     python = folder / "bin" / "python"
-    wanted = (HERE / way.needs).read_text()
+    wanted = (HERE / needs).read_text()
     made = folder / "made.txt"
     if not (made.exists() and made.read_text() == wanted):
-        print(f"installing {way.needs.removesuffix('.txt')} into {cache}", flush=True)
+        print(f"installing {name} into {cache}", flush=True)
         try:
             subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
             pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
             subprocess.run(
-                [*pip, "install", "-r", str(HERE / way.needs)], check=True, capture_output=True
+                [*pip, "install", "-r", str(HERE / needs)], check=True, capture_output=True
             )
         except subprocess.CalledProcessError as error:
             last = (error.stderr or b"").decode(errors="replace").strip().splitlines()[-1:]
@@ -175,8 +182,17 @@ def run(way: Way, python: str, log: Path, out: Path, rows: int) -> Cost | None:
     if way.script:
         command = [python, str(HERE / way.script), str(log), *way.flags]
     else:
-        program = [python, "-c", "from murmurlog.cli.main import main; main()"]
-        command = [*program, "release", str(log), "--tables", way.tables, *BUDGET, "--json"]
+        command = [
+            python,
+            "-c",
+            OURS,
+            "release",
+            str(log),
+            "--tables",
+            way.tables,
+            *BUDGET,
+            "--json",
+        ]
         command += ["--out", str(out), *(["--mechanism", *way.flags] if way.flags else [])]
     try:
         return measure(command)

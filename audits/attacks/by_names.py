@@ -86,6 +86,7 @@ VARIED: dict[str, tuple[dict[str, Any], ...]] = {
 START = 1_769_882_400  # a time in 2026
 CHANCE = {"safelog-literal": 4}  # of 8 keys in a table, each is left out now and then
 SHOWN = ("bound", "unit", "count")  # options that tell settings apart
+OWN_BOUND = ("sessions", "label-paths", "session-tree", "hong")  # they take no --per-user
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,11 +153,13 @@ def released(path: Path, column: str, setting: Setting, folder: Path) -> Ended:
         option: str(path.parent / PUBLIC) if value == PUBLIC else value
         for option, value in setting.options.items()
     }
-    cost: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-6, "per_user": 8}
+    cost: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-6}
+    if setting.name not in OWN_BOUND:
+        cost["per_user"] = 8
     if "accept_no_guarantee" in asked:
         cost = {}
     else:
-        murmurlog.Ledger(ledger).cap("web", epsilon=20, delta=1e-3)
+        murmurlog.Ledger(ledger).cap("web", epsilon=20, delta=1e-3, pure=10)
         cost |= {"ledger": ledger, "source_name": "web"}
     try:
         murmurlog.release(

@@ -80,6 +80,19 @@ def test_ctrl_c_waits_while_a_folder_is_removed(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_ctrl_c_waits_while_python_tries_the_temporary_folder(tmp_path, monkeypatch):
+    def try_out():
+        (tmp_path / "tried").touch()
+        os.kill(os.getpid(), signal.SIGINT)
+        (tmp_path / "tried").unlink()
+        return str(tmp_path)
+
+    monkeypatch.setattr(module.tempfile, "gettempdir", try_out)
+    with pytest.raises(KeyboardInterrupt), scratch():
+        pass
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_process_that_ends_removes_the_rest(tmp_path):
     code = "import sys; from pathlib import Path; from murmurlog.bundle.scratch import scratch\n"
     code += (

@@ -13,8 +13,7 @@ from reference_model import outcome
 from murmurlog.counting import bound, items
 from murmurlog.counting.items import ItemFinder
 from murmurlog.counting.sorting import first_of_each
-from murmurlog.logs import partitions
-from murmurlog.logs.rows import RowReader
+from murmurlog.logs import partitions, rows
 from murmurlog.logs.text_keys import KeyList
 from murmurlog.mechanisms.rounds import select
 
@@ -61,12 +60,12 @@ def ignore_value_of_by(self, rows, query, row, published=ItemFinder.published):
     return np.any([listed.places(own) >= 0 for own in with_value], axis=0)[query]
 
 
-def route_by_row(self, lines, used, bits, rows=None):
+def order_by_row(units, used, bits, usable):
     """Rows of one unit in two partitions."""
-    rows = np.arange(lines.rows) if rows is None else rows
-    place = lines.text_id[rows] % (1 << bits)
+    rows = np.flatnonzero(usable)
+    place = rows % (1 << bits)
     ends = np.cumsum(np.bincount(place, minlength=1 << bits))
-    return lines.at(rows[np.argsort(place, kind="stable")]), [0, *ends.tolist()]
+    return rows[np.argsort(place, kind="stable")], [0, *ends.tolist()]
 
 
 def group_without_checks(keys):
@@ -89,7 +88,7 @@ def rounded_weights(unit, attention, *, grid):
 
 MUTANTS = {
     "the value of --by is not compared": (ItemFinder, "published", ignore_value_of_by, WHOLE),
-    "units are in two partitions": (RowReader, "route", route_by_row, WHOLE),
+    "units are in two partitions": (rows, "order_by_bits", order_by_row, WHOLE),
     "equal times come in the order of rows": (bound, "sort_ties", lambda order, *_: order, WHOLE),
     "queries of one time come in the order of rows": (items, "sort_ties", lambda order, *_: order, WHOLE),
     "weights are rounded": (select, "give_weights", rounded_weights, WHOLE),

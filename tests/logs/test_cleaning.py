@@ -53,6 +53,27 @@ def test_a_plain_url_is_cut_as_python_cuts_it(texts, level):
             assert bytes(column.data[start : start + length]).decode() == clean_url(text, level)
 
 
+@pytest.mark.parametrize(
+    "following", [".b", "b.c/", ".", "/", "-", "http://a.b", "a..b", "?", "#", "é"]
+)
+def test_the_bytes_after_a_url_do_not_count(following):
+    urls = [
+        "http://www.a",
+        "http://www.a.b",
+        "http://a",
+        "http://a.b/c",
+        "http://a.b//",
+        "https://a.b",
+    ]
+    for url in urls:
+        alone, beside = column_of([url]), column_of([url, following])
+        cuts = [
+            [values[0].item() for values in plain_urls(c.data, c.start, c.length, host_only=False)]
+            for c in (alone, beside)
+        ]
+        assert cuts[0] == cuts[1]
+
+
 def test_ordinary_urls_are_plain_and_others_are_not():
     ordinary = ["http://a.b", "https://www.a.b1.c/d/e~f_%20/", "http://a-b.c//", "http://www.a/"]
     odd = [

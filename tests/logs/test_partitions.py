@@ -10,7 +10,7 @@ import pytest
 from log_readers import rows_of_partition
 
 from murmurlog.logs.cleaning import Cleaning, column_cleaners
-from murmurlog.logs.partitions import Sums, sum_by_key
+from murmurlog.logs.partitions import LocalPartitions, Sums, sum_by_key
 from murmurlog.logs.rows import RowReader, Texts
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.logs.workspace import open_workspace
@@ -185,6 +185,12 @@ def odd_sums(number, shard):
 
 def keys_and_answers(rows, columns):
     return rows.query.keys.tolist(), columns[0].tolist(), columns[1].tolist()
+
+
+def test_without_a_batch_there_are_no_sums():
+    with open_workspace(threads=2) as workspace:
+        nothing = LocalPartitions([], workspace).add_up(lambda rows: rows)
+        assert sum(len(shard.keys) for shard in nothing) == 0
 
 
 def test_a_sum_is_a_whole_number():

@@ -2,6 +2,8 @@
 
 import os
 import stat
+import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -211,3 +213,53 @@ def test_an_error_ends_the_work_and_is_the_one_that_is_seen(threads):
 def test_a_workspace_takes_what_the_machine_has():
     assert 1 <= cores() <= (os.cpu_count() or 1)
     assert 1e8 < memory_of_machine() < 1e14
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 30])
+def test_a_stop_while_threads_keep_values_leaves_no_folder(tmp_path, memory):
+    """Whoever reads results may be stopped, and threads are not told before the folder is to go."""
+
+    def keep_many(keep, number):
+        for size in range(10_000 * number):
+            keep(np.arange(size % 10))
+
+    def stop_at_first_result():
+        with open_workspace(memory=memory, threads=4, folder=tmp_path) as workspace:
+            keep = workspace.keep
+            results = workspace.map(lambda number: keep_many(keep, number), range(100))
+            for _ in results:
+                time.sleep(0.1)  # the threads' turn
+                raise KeyboardInterrupt
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt) as stop:  # which holds the results
+        stop_at_first_result()
+    assert stop.traceback
+    assert not list(tmp_path.iterdir())
+    assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name]
+    assert time.monotonic() - started < 10
+
+
+def test_nothing_is_kept_after_the_end(tmp_path):
+    with open_workspace(memory=0, folder=tmp_path) as workspace:
+        pass
+    with pytest.raises(EngineError, match="the work has ended"):
+        workspace.keep(1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_value_may_be_dropped_while_its_file_is_at_work(tmp_path):
+    """The collector runs at any allocation, so also where another value of the file is closed."""
+    with open_workspace(memory=0, folder=tmp_path) as workspace:
+        first, second = workspace.keep_runs((np.arange(4),), [0, 2, 4])
+
+        def drop():
+            with first.runs.lock:
+                second.close()
+
+        thread = threading.Thread(target=drop, daemon=True)
+        thread.start()
+        thread.join(5)
+        assert not thread.is_alive()
+        first.close()
+        assert not files_of(workspace)

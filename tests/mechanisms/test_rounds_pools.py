@@ -33,6 +33,7 @@ from murmurlog.mechanisms.rounds.count import count_users, find_holders
 from murmurlog.mechanisms.rounds.pools import PoolKeys, pool_keys
 from murmurlog.mechanisms.rounds.select import Outcome
 from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.long_arithmetic import precision
 from murmurlog.privacy.rounds import solve_rounds
 from murmurlog.privacy.sampler import SeededEntropy
 
@@ -259,7 +260,7 @@ def test_a_proposal_is_made_for_every_noise_whose_rounding_reaches_a_threshold()
         c = s.coefficients(k)
         length = math.sqrt(sum((x * y * GRID) ** 2 for x, y in zip(c, s.scales, strict=False)))
         least = keys.thresholds[k] - mpmath.mpf(sum(c)) / 2
-        with mpmath.workprec(300):
+        with precision(300):
             edge = module._edge(s, keys.thresholds, k) * length
             assert abs(edge - least) < 1e-3 * sum(c)
 

@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import mpmath
@@ -14,7 +15,8 @@ from scipy.special import ndtr
 from scipy.stats import binom, chi2
 
 from murmurlog.errors import UsageError
-from murmurlog.privacy import sampler
+from murmurlog.privacy import delta_of_threshold, sampler, thresholds
+from murmurlog.privacy.long_arithmetic import mp, precision
 from murmurlog.privacy.sampler import (
     GUARD,
     KEY_DISTANCE,
@@ -44,7 +46,7 @@ DRAWS = 200_000
 
 
 def _binomial(scale, T, count, V):
-    with mpmath.workprec(500):
+    with precision(500):
         return _invert(count, *_survival(scale, T), V)
 
 
@@ -408,7 +410,7 @@ def test_choices_and_fractions_take_words_of_their_own():
     assert not tape.left
     tape = tape_of(WORDS)
     pairs = [low | high << 64 for low, high in zip(WORDS[::2], WORDS[1::2], strict=True)]
-    with mpmath.workprec(300):
+    with precision(300), mpmath.workprec(300):
         fractions = [uniform_fraction(tape) for _ in pairs]
         assert fractions == [(mpmath.mpf(pair >> 1) + 0.5) / 2**127 for pair in pairs]
         assert not tape.left
@@ -531,13 +533,53 @@ def test_threads_that_draw_at_once_do_not_change_each_others_precision(monkeypat
     precisions, real_draw = [], sampler._real_draw
 
     def slow_draw(*law, **more):
-        before = mpmath.mp.prec
+        before = mp.prec
         time.sleep(0.001)  # another thread's turn
-        precisions.append((before, mpmath.mp.prec))
+        precisions.append((before, mp.prec))
         return real_draw(*law, **more)
 
     monkeypatch.setattr(sampler, "_real_draw", slow_draw)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: _exactly("gaussian", 2.0**39, number), range(40)))
     assert {*precisions} == {(100, 100)}
-    assert mpmath.mp.prec == 53
+    assert mp.prec == 53
+
+
+def test_a_delta_is_computed_at_its_own_precision_while_threads_draw(monkeypatch):
+    precisions, exact = [], thresholds.exact_geometric
+    law = {"noise": "geometric", "epsilon": 1.0, "d": 3, "scale": 3.0, "threshold": 30.0}
+    alone = delta_of_threshold(**law)
+
+    def slow(*parameters):
+        before = mp.prec
+        time.sleep(0.001)  # another thread's turn
+        mpmath.mp.prec = 20  # and other code that computes with mpmath
+        precisions.append((before, mp.prec))
+        return exact(*parameters)
+
+    monkeypatch.setattr(thresholds, "exact_geometric", slow)
+    monkeypatch.setattr(mpmath.mp, "prec", 53)
+    with ThreadPoolExecutor(3) as pool:
+        deltas = [pool.submit(delta_of_threshold, **law) for _ in range(8)]
+        list(pool.map(lambda number: _exactly("gaussian", 2.0**39, number), range(40)))
+        assert {delta.result() for delta in deltas} == {alone}
+    assert {*precisions} == {(140, 140)}
+    assert mp.prec == 53
+
+
+def test_threads_never_take_the_same_seeded_bytes_or_stream():
+    class SlowNumber(int):
+        def __add__(self, other):
+            time.sleep(0.001)  # another thread's turn
+            return SlowNumber(int(self) + other)
+
+    class SlowCounter(Counter):
+        def __setitem__(self, label, number):
+            time.sleep(0.001)
+            super().__setitem__(label, number)
+
+    entropy = SeededEntropy(4)
+    entropy._position, entropy._streams = SlowNumber(0), SlowCounter()
+    with ThreadPoolExecutor(4) as pool:
+        assert len({*pool.map(lambda _: entropy.bytes(8), range(40))}) == 40
+        assert len({*pool.map(lambda _: entropy.stream("round").label, range(40))}) == 40

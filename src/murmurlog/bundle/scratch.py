@@ -30,8 +30,12 @@ _made: dict[
 
 
 @contextmanager
-def scratch(parent: Path) -> Iterator[Path]:
-    """A new folder in `parent` that only this user can read, removed when the block ends."""
+def scratch(parent: Path | None = None) -> Iterator[Path]:
+    """A new folder that only this user can read, removed when the block ends.
+
+    It is in `parent`, by default the system's temporary folder.
+    """
+    parent = parent or temporary_folder()
     sweep(parent)
     folder = None
     try:
@@ -42,6 +46,12 @@ def scratch(parent: Path) -> Iterator[Path]:
     finally:
         if folder is not None:
             _end(folder)
+
+
+def temporary_folder() -> Path:
+    """The system's temporary folder."""
+    with _signals_wait():  # at first Python writes a file, to see whether that is possible
+        return Path(tempfile.gettempdir())
 
 
 @atexit.register

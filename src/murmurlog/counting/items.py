@@ -181,10 +181,10 @@ class ItemFinder:
             raise UsageError(f"--gap must be longer than 0 seconds, not {self.gap / 1e6:g}")
 
     def __call__(self, rows: Rows) -> Items:
-        index = np.flatnonzero(self._counted(rows))
-        items = _MAKERS[self.kind](self, rows.at(index))
-        if items.row is not None:  # among all rows
-            items = replace(items, row=index[items.row])
+        counted = self._counted(rows)
+        items = _MAKERS[self.kind](self, rows.at(counted))
+        if items.row is not None and not counted.all():  # among all rows
+            items = replace(items, row=np.flatnonzero(counted)[items.row])
         if self.excluded is not None:
             items = items.with_items(self.excluded().places(items.keys) < 0)
         if self.only is not None:

@@ -26,6 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 UNREADABLE_TIME = "unreadable time"
 UNREADABLE_URL = "unreadable url"
+MOST_DOTS = 8  # of the host of a plain url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,18 +276,23 @@ def _find_urls(
     # The host: labels of letters, digits and hyphens, joined by dots, a hyphen at no end of a label.
     dot = data == ord(".")
     mark = dot | (data == ord("-"))
-    inside = mark | ((data - np.uint8(ord("a"))) < 26) | ((data - np.uint8(ord("0"))) < 10)
-    outside = np.append(np.flatnonzero(~inside), len(data))
-    host_end = np.minimum(outside[np.searchsorted(outside, host)], end)
+    inside = (mark ^ dot) | ((data - np.uint8(ord("a"))) < 26) | ((data - np.uint8(ord("0"))) < 10)
+    ends = np.append(np.flatnonzero(~inside), len(data))  # of labels
+    label = np.searchsorted(ends, host)
+    host_end = np.minimum(ends[label], end)
+    dots = np.zeros(len(host), np.int64)
+    for _ in range(MOST_DOTS):
+        if not (joined := dot[host_end] & (host_end < end)).any():
+            break
+        dots += joined
+        host_end = np.minimum(ends[label + dots], end)
+    plain &= ~dot[host_end] | (host_end == end)
     wrong = np.append(np.flatnonzero(mark[:-1] & mark[1:] & (dot[:-1] | dot[1:])), len(data))
-    dots = np.append(np.flatnonzero(dot), [len(data)] * 2)
-    first_dot = np.searchsorted(dots, host)
-    dotted, twice = dots[first_dot] < host_end, dots[first_dot + 1] < host_end
     plain &= (host_end > host) & ((host_end == end) | (data[host_end] == ord("/")))
-    plain &= ~mark[host] & ~mark[host_end - 1] & dotted
+    plain &= ~mark[host] & ~mark[host_end - 1] & (dots > 0)
     plain &= wrong[np.searchsorted(wrong, host)] >= host_end - 1
     www = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))[host]
-    host += 4 * ((www == int.from_bytes(b"www.", "little")) & twice)
+    host += 4 * ((www == int.from_bytes(b"www.", "little")) & (dots > 1))
     if host_only:
         end = host_end
     while (slash := plain & (end > host_end) & (data[end - 1] == ord("/"))).any():

@@ -294,16 +294,21 @@ def incoming(source: Source, names: Sequence[str]) -> str:
 
 
 def _run(connection: duckdb.DuckDBPyConnection, select: str, rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a SELECT in batches, which end after so many rows or bytes."""
+    """The rows of a SELECT in batches, which end after so many rows or bytes.
+
+    Their texts are in buffers of their size: those of DuckDB are up to twice as large. Arrow's own pool
+    would take huge pages, which cost more here than they save.
+    """
+    pool = pa.system_memory_pool()
     chunks, count, size = list[pa.RecordBatch](), 0, 0
     for chunk in connection.execute(select).to_arrow_reader(ROWS_A_CHUNK):
         chunks.append(chunk)
         count, size = count + chunk.num_rows, size + chunk.nbytes
         if count > rows - ROWS_A_CHUNK or size >= BYTES_A_BATCH:
-            yield pa.concat_batches(chunks)
+            yield pa.concat_batches(chunks, memory_pool=pool)
             chunks, count, size = [], 0, 0
     if chunks:
-        yield pa.concat_batches(chunks)
+        yield pa.concat_batches(chunks, memory_pool=pool)
 
 
 def _relation(source: Source, connection: duckdb.DuckDBPyConnection) -> str:

@@ -6,7 +6,6 @@ the types are those of public functions.
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +67,7 @@ def local_source(
             return
         from murmurlog.logs.object_store import copy_source
 
-        with scratch(Path(tempfile.gettempdir())) as folder:
+        with scratch() as folder:
             (folder / "log").mkdir()
             yield copy_source(path, folder / "log", say)
         return
@@ -77,7 +76,7 @@ def local_source(
 
     name = name_of(source)
     say(f"copying the rows of the {name}")
-    with scratch(Path(tempfile.gettempdir())) as folder:
+    with scratch() as folder:
         file = folder / f"{name}.parquet"
         try:
             write_parquet(source, file, rows=rows, say=say)

@@ -177,7 +177,7 @@ class LocalShards:
         self, work: Callable[[int, Sums], tuple[U, Columns]]
     ) -> "tuple[list[U], LocalAnswers]":
         def answered(shard: int) -> _Answered[U]:
-            pieces = [pieces.load(shard) for pieces in self.partitions]
+            pieces = self._pieces(shard)
             keys, sums = map(np.concatenate, zip(*pieces, strict=True))
             result, columns = work(shard, sum_by_key(keys, sums))
             places = KeyList(columns[0]).places(keys)
@@ -197,8 +197,12 @@ class LocalShards:
         return [one.result for one in done], answers
 
     def _merge(self, shard: int) -> Sums:
-        pieces = [pieces.load(shard) for pieces in self.partitions]
-        return sum_by_key(*map(np.concatenate, zip(*pieces, strict=True)))
+        return sum_by_key(*map(np.concatenate, zip(*self._pieces(shard), strict=True)))
+
+    def _pieces(self, shard: int) -> list[tuple[Keys, Integers]]:
+        """The sums of each partition in a range; of none where a source has no batch."""
+        none = NO_KEYS, np.zeros(0, np.int64)
+        return [pieces.load(shard) for pieces in self.partitions] or [none]
 
     def close(self) -> None:
         for pieces in self.partitions:

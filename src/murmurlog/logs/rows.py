@@ -69,8 +69,7 @@ class Texts(Resident):
 
     def add(self, columns: Sequence[pa.Array]) -> int:
         """Keeps the columns of a batch; the id of the first column's first row."""
-        # Copied: the buffers of a reader are up to twice as large as their texts.
-        kept = [self._workspace.keep(pa.concat_arrays([texts, texts[:0]])) for texts in columns]
+        kept = [self._workspace.keep(texts) for texts in columns]
         with self._workspace.lock:
             self._batches.append(kept)
             return len(self._batches) - 1 << ROW_BITS
@@ -142,8 +141,10 @@ class Rows:
 
     def at(self, rows: Mask | Integers) -> "Rows":
         """Some of the rows, in order."""
-        if rows.dtype == bool and rows.all():
-            return self
+        if rows.dtype == bool:
+            if rows.all():
+                return self
+            rows = np.flatnonzero(rows)  # several columns are taken: faster by places
         return replace(
             self,
             unit=self.unit[rows],
@@ -380,25 +381,22 @@ class RowReader:
             unit, user = self.text_keys.combine([unit, period]), unit
             usable = usable & (batch.time != NEVER)
         rank = np.zeros((count, 0), np.int32) if batch.rank is None else batch.rank[:, None]
-        lines = Lines((
-            unit, user, time if self.cleaning.timed else time[:, :0],
-            np.arange(first, first + count), *batch.keys, batch.size, rank,
-        ))  # fmt: skip
-        return self.route(lines, 0, self.bits, rows=np.flatnonzero(usable))
+        order, ends = order_by_bits(unit, 0, self.bits, usable)
+        columns = (
+            unit,
+            user,
+            time if self.cleaning.timed else time[:, :0],
+            *batch.keys,
+            batch.size,
+            rank,
+        )
+        lines = [column.take(order, axis=0) for column in columns]
+        return Lines((*lines[:3], first + order, *lines[3:])), ends
 
-    def route(
-        self, lines: Lines, used: int, bits: int, rows: Integers | None = None
-    ) -> tuple[Lines, list[int]]:
-        """The lines by the bits of their unit's key after those used, and where those of each end.
-
-        With `rows` only these.
-        """
-        key = lines.unit[:, 0] if rows is None else lines.unit[rows, 0]
-        # Two steps, because a shift by 64 bits is not defined.
-        place = (key << np.uint64(used) >> np.uint64(1) >> np.uint64(63 - bits)).astype(np.uint16)
-        ends = np.cumsum(np.bincount(place, minlength=1 << bits))
-        order = np.argsort(place, kind="stable")
-        return lines.at(order if rows is None else rows[order]), [0, *ends.tolist()]
+    def route(self, lines: Lines, used: int, bits: int) -> tuple[Lines, list[int]]:
+        """The lines by the bits of their unit's key after those used, and where those of each end."""
+        order, ends = order_by_bits(lines.unit, used, bits, np.ones(lines.rows, bool))
+        return lines.at(order), ends
 
     def cut(self, lines: Lines) -> Lines:
         """The lines without those that no further lines can bring back into `settle`.
@@ -517,6 +515,16 @@ def short_texts(texts: pa.Array) -> pa.Array:
     """The texts, null for those that are too long: cleaning can make a text longer, and the bound is on keys."""
     fits = pc.less_equal(pc.binary_length(texts), MOST_BYTES_A_VALUE)
     return pc.if_else(fits, texts, pa.scalar(None, texts.type))
+
+
+def order_by_bits(units: Keys, used: int, bits: int, usable: Mask) -> tuple[Integers, list[int]]:
+    """The usable rows by the bits of their unit's key after those used, and where those of each value end."""
+    # Two steps, because a shift by 64 bits is not defined.
+    value = units[:, 0] << np.uint64(used) >> np.uint64(1) >> np.uint64(63 - bits)
+    value[~usable] = 1 << bits  # after all others
+    place = value.astype(np.uint16)
+    ends = np.cumsum(np.bincount(place, minlength=1 << bits)[: 1 << bits])
+    return np.argsort(place, kind="stable")[: ends[-1]], [0, *ends.tolist()]
 
 
 def _large_units(lines: Lines, order: Integers, new: Mask) -> Mask | None:

@@ -5,7 +5,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from murmurlog.bundle.scratch import scratch
 from murmurlog.errors import DiskError, UsageError
@@ -33,7 +32,7 @@ def on_disk(source: str, options: SourceOptions) -> Iterator[str]:
         raise UsageError(
             "- reads standard input, and nothing is piped into it: zcat log.gz | murmurlog ..."
         )
-    with scratch(Path(tempfile.gettempdir())) as folder:
+    with scratch() as folder:
         path = folder / f"stdin.{ending}"
         try:
             with path.open("xb") as copy:

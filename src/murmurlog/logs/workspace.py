@@ -12,7 +12,6 @@ import mmap
 import os
 import pickle
 import shutil
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from io import BytesIO
 from itertools import accumulate, count, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -73,7 +73,8 @@ class KeptRuns(Generic[C]):
     value: C | None
     like: C  # no rows of the same columns
     file: Path | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    # Reentrant: wherever objects are made, the collector may drop another run.
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.left = len(self)
@@ -179,12 +180,28 @@ class Workspace:
         self._aside: tuple[Path, int] | None = None
         self.memory, self.threads = memory, threads
         self._residents = dict[int, Resident]()  # held here: values in files only name them
+        self._pools, self._closed = WeakSet[ThreadPoolExecutor](), False
 
     @property
     def folder(self) -> Path:
         """The private folder, made when it is first needed."""
         with self.lock:
+            self._check_open()
             return self._folder()
+
+    def close(self) -> None:
+        """From here on no value is kept and no file begun; waits for threads, which begin nothing more.
+
+        A stop can come while threads work and while nobody reads their results.
+        """
+        with self.lock:
+            self._closed = True
+        for pool in list(self._pools):
+            pool.shutdown(cancel_futures=True)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineError("the work has ended: nothing more is kept")
 
     def keep(self, value: T) -> Kept[T]:
         """The value, in memory or in a file of its own."""
@@ -245,8 +262,14 @@ class Workspace:
         with self.lock:
             self._in_files += size
             self._use_what_is_aside(size)
+
+        def create(name: str, flags: int) -> int:
+            with self.lock:  # so that the folder is not removed at this moment
+                self._check_open()
+                return os.open(name, flags, 0o600)
+
         try:
-            with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
+            with open(path, "xb", opener=create) as out:
                 yield out
         except OSError as error:
             self.release(size, path)
@@ -257,6 +280,7 @@ class Workspace:
 
     def _take(self, size: int) -> bool:
         with self.lock:
+            self._check_open()
             fits = self._used + size <= self.memory
             self._used += size * fits
             return fits
@@ -323,6 +347,7 @@ class Workspace:
             self._trim()
             return
         with ThreadPoolExecutor(self.threads) as pool:
+            self._pools.add(pool)
             waiting: deque[Any] = deque()
             try:
                 for value in inputs:
@@ -364,14 +389,18 @@ def open_workspace(
 
         def make() -> Path:
             if not made:
-                made.append(stack.enter_context(scratch(folder or Path(tempfile.gettempdir()))))
+                made.append(stack.enter_context(scratch(folder)))
             return made[0]
 
-        yield Workspace(
+        workspace = Workspace(
             make,
             memory=memory_of_machine() if memory is None else memory,
             threads=threads or cores(),
         )
+        try:
+            yield workspace
+        finally:
+            workspace.close()
 
 
 def cores() -> int:

@@ -8,12 +8,12 @@ paper's letters: b for the first two, sigma for the third. Nothing here draws no
 import math
 from typing import Any
 
-import mpmath
 import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrc, log_ndtr, ndtr
 
 from murmurlog.errors import UsageError
+from murmurlog.privacy.long_arithmetic import mp, precision
 
 Floats = npt.NDArray[np.floating[Any]]
 NOISES = ("laplace", "geometric", "gaussian")
@@ -117,20 +117,20 @@ def _geometric(epsilon: Floats, copies: npt.NDArray[np.int64], scale: float) -> 
 
 def exact_geometric(epsilon: Any, copies: int, scale: float) -> Any:
     """The hockey stick of `copies` geometric draws in long arithmetic: the sum of T1, term by term."""
-    b = mpmath.mpf(scale)
+    b = mp.mpf(scale)
     if copies == 0 or epsilon * b <= -copies:
-        return max(mpmath.mpf(0), -mpmath.expm1(epsilon))
-    last = min(copies, int(mpmath.ceil((copies - epsilon * b) / 2)) - 1)
+        return max(mp.mpf(0), -mp.expm1(epsilon))
+    last = min(copies, int(mp.ceil((copies - epsilon * b) / 2)) - 1)
     if last < 0:
-        return mpmath.mpf(0)
-    a = mpmath.exp(-1 / b)
-    chance = mpmath.binomial(copies, last) * a**last / (1 + a) ** copies
-    total, mode = mpmath.mpf(0), copies * a / (1 + a)
+        return mp.mpf(0)
+    a = mp.exp(-1 / b)
+    chance = mp.binomial(copies, last) * a**last / (1 + a) ** copies
+    total, mode = mp.mpf(0), copies * a / (1 + a)
     for i in range(last, -1, -1):
-        total += chance * -mpmath.expm1(epsilon - (copies - 2 * i) / b)
-        if i < mode and chance < total * mpmath.mpf(2) ** -70:
+        total += chance * -mp.expm1(epsilon - (copies - 2 * i) / b)
+        if i < mode and chance < total * mp.mpf(2) ** -70:
             break  # the rest falls faster than a geometric series
-        chance *= mpmath.mpf(i) / ((copies - i + 1) * a)
+        chance *= mp.mpf(i) / ((copies - i + 1) * a)
     return total
 
 
@@ -151,29 +151,29 @@ def _laplace(epsilon: float, copies: int, scale: float) -> float:
     if epsilon <= -copies / scale:
         return -math.expm1(epsilon)
     last = min(copies, math.ceil((copies - epsilon * scale) / 2) - 1)
-    with mpmath.workprec(160 + 5 * copies + int(4 * copies / scale)):
-        b, e = mpmath.mpf(scale), mpmath.mpf(epsilon)
+    with precision(160 + 5 * copies + int(4 * copies / scale)):
+        b, e = mp.mpf(scale), mp.mpf(epsilon)
         f = [_chopped_series((copies - 2 * r) / b - e, copies) for r in range(last + 1)]
         signs = [math.comb(copies, r) for r in range(last + 1)]  # (1+y)^j, coefficients of y^r
-        total = mpmath.mpf(0)
+        total = mp.mpf(0)
         for m in range(copies + 1):
-            part = mpmath.fsum(c * f[r][m] for r, c in enumerate(signs))
+            part = mp.fsum(c * f[r][m] for r, c in enumerate(signs))
             total += math.comb(copies, m) * part
             turned: list[int] = []  # times (1-y)/(1+y)
             for r, c in enumerate(signs):
                 turned.append(c - (signs[r - 1] + turned[r - 1] if r else 0))
             signs = turned
-        return float(total * mpmath.exp(e / 2 - copies / (2 * b)) / mpmath.mpf(2) ** copies)
+        return float(total * mp.exp(e / 2 - copies / (2 * b)) / mp.mpf(2) ** copies)
 
 
 def _chopped_series(t: Any, most: int) -> list[Any]:
     """f_0(t) ... f_most(t) of `_laplace`, from the smallest term up."""
     if t <= 0:
-        return [mpmath.mpf(0)] * (most + 1)
-    tau, terms = t / 2, [mpmath.mpf(2)]  # terms[p] = 2 tau^p / p!
-    while len(terms) < most + 4 or terms[-1] > mpmath.eps * terms[most + 1]:
+        return [mp.mpf(0)] * (most + 1)
+    tau, terms = t / 2, [mp.mpf(2)]  # terms[p] = 2 tau^p / p!
+    while len(terms) < most + 4 or terms[-1] > mp.eps * terms[most + 1]:
         terms.append(terms[-1] * tau / len(terms))
-    f = [mpmath.mpf(0)] * (len(terms) + 1)
+    f = [mp.mpf(0)] * (len(terms) + 1)
     for m in range(len(terms) - 2, -1, -1):
         f[m] = f[m + 2] + terms[m + 1]
     return f[: most + 1]

@@ -20,16 +20,15 @@ import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-import mpmath
 import numpy as np
 import numpy.typing as npt
 from scipy.special import erfcinv
 
 from murmurlog.errors import UsageError
+from murmurlog.privacy.long_arithmetic import Real, mp, precision
 
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -80,6 +79,9 @@ class SystemEntropy:
         return np.frombuffer(self.bytes(8 * len(keys)), np.uint64)
 
 
+_SEEDED = threading.Lock()  # two threads never take the same bytes, or the same stream
+
+
 class SeededEntropy:
     """Reproducible bytes for demonstrations and tests. The output is not private.
 
@@ -100,13 +102,16 @@ class SeededEntropy:
         self._streams: Counter[tuple[str | int, ...]] = Counter()
 
     def bytes(self, count: int) -> bytes:
-        first, self._position = self._position, self._position + count
+        with _SEEDED:
+            first, self._position = self._position, self._position + count
         words = np.arange(first // 8, (first + count + 7) // 8, dtype=np.uint64)
         return mix(self._start + words * STEP).tobytes()[first % 8 :][:count]
 
     def stream(self, *label: str | int) -> "SeededEntropy":
-        self._streams[label] += 1
-        return SeededEntropy(self.seed, *self.label, *label, f"#{self._streams[label]}")
+        with _SEEDED:
+            self._streams[label] += 1
+            number = self._streams[label]
+        return SeededEntropy(self.seed, *self.label, *label, f"#{number}")
 
     def words(self, keys: Keys, place: int) -> Words:
         return mix(
@@ -174,34 +179,34 @@ def passers(*, scale: float, T: int, count: int, entropy: Entropy) -> int:
     if count < 0:
         raise UsageError(f"the number of draws must be at least 0, not {count}")
     check_passers(scale=scale, T=T, count=count)
-    with _precision(500):
+    with precision(500):
         return _binomial(count, *_survival(scale, T), _bits(entropy))
 
 
-def binomial(count: int, p: "mpmath.mpf", *, entropy: Entropy) -> int:
+def binomial(count: int, p: Real, *, entropy: Entropy) -> int:
     """A draw of Binomial(count, p), by the same inversion as `passers` and as exact."""
-    with _precision(500):
-        p = +mpmath.mpf(p)
+    with precision(500):
+        p = +mp.mpf(p)
         if not 0 <= p <= 1 or count * p > MOST_PASSERS:
-            raise UsageError(f"no binomial of {count} with {mpmath.nstr(p, 3)} can be drawn")
+            raise UsageError(f"no binomial of {count} with {mp.nstr(p, 3)} can be drawn")
         if count == 0 or p in (0, 1):
             return count if p == 1 else 0
         return _binomial(count, p, 1 - p, _bits(entropy))
 
 
-def uniform_fraction(entropy: Entropy) -> "mpmath.mpf":
+def uniform_fraction(entropy: Entropy) -> Real:
     """A uniform fraction of 127 bits."""
-    return (mpmath.mpf(_bits(entropy)) + 0.5) / mpmath.mpf(2) ** 127
+    return (mp.mpf(_bits(entropy)) + 0.5) / mp.mpf(2) ** 127
 
 
-def normal_above(edge: "mpmath.mpf | None", *, entropy: Entropy) -> "mpmath.mpf":
+def normal_above(edge: Real | None, *, entropy: Entropy) -> Real:
     """A standard normal number, at the working precision; given that it is at least `edge`."""
     fraction = uniform_fraction(entropy)
     if edge is not None:
-        fraction *= mpmath.erfc(edge / mpmath.sqrt(2)) / 2
+        fraction *= mp.erfc(edge / mp.sqrt(2)) / 2
     # P(Z >= z) = fraction
     low = fraction <= 0.5
-    z = mpmath.sqrt(2) * _erfc_inverse(2 * (fraction if low else 1 - fraction))
+    z = mp.sqrt(2) * _erfc_inverse(2 * (fraction if low else 1 - fraction))
     return z if low else -z
 
 
@@ -212,11 +217,11 @@ def _bits(entropy: Entropy) -> int:
 
 def check_passers(*, scale: float, T: int, count: int) -> None:
     """Raises if `passers` would be more than 10^8 on average; call it with a public count."""
-    with _precision(60):
+    with precision(60):
         mean = count * _survival(scale, T)[0]
     if mean > MOST_PASSERS:
         raise UsageError(
-            f"about {mpmath.nstr(mean, 3)} of {count} draws of scale {scale:.6g} reach T={T}, more "
+            f"about {mp.nstr(mean, 3)} of {count} draws of scale {scale:.6g} reach T={T}, more "
             "than the 10^8 that can be handled: raise T"
         )
 
@@ -254,17 +259,6 @@ def _below(limit: int, entropy: Entropy) -> int:
         number = int.from_bytes(entropy.bytes((bits + 7) // 8), "little") & ((1 << bits) - 1)
         if number < limit:
             return number
-
-
-# mpmath has one working precision for the whole process, and several threads draw at once.
-_ARITHMETIC = threading.RLock()
-
-
-@contextmanager
-def _precision(bits: int) -> Iterator[None]:
-    """Long arithmetic of so many bits, in one thread at a time."""
-    with _ARITHMETIC, mpmath.workprec(bits):
-        yield
 
 
 def _check_scale(scale: float) -> None:
@@ -310,14 +304,14 @@ def _propose(
     V = (upper.astype(np.float64) + 0.5) * 2.0**-63
     if noise == "gaussian":
         y = scale * math.sqrt(2) * erfcinv(V) + 0.5
-        size = 10 * scale + 1
     else:
         most = 1.0 if noise == "tail" else 2 / (1 + math.exp(-1 / scale))
         y = scale * (math.log(most) - np.log(V))
-        size = 50 * scale + 1
     k = np.floor(y)
     to_border = np.minimum(y - k, k + 1 - y)
-    sure = (to_border > GUARD * size) & (upper >= TAIL)
+    # y is off by a few 1e-16 of itself and, as V is rounded near 1, of the scale; and by at most 2^-44 of the
+    # scale for the bits of V that are not drawn (TAIL).
+    sure = (to_border > GUARD * (np.abs(y) + scale + 1)) & (upper >= TAIL)
     return np.maximum(k, 0).astype(np.int64), sure
 
 
@@ -327,42 +321,42 @@ def _exactly(noise: str, scale: float, V: int) -> int:
     100 bits and a last step of Newton's method below 2^-33 give y within 2^-22 for every scale up to 2^40
     (sqrt(2) 2^40 times 10 2^-66); where y is nearer than 2^-20 to a whole number, 300 bits decide.
     """
-    with _precision(100):
-        y = _real_draw(noise, scale, V, near=mpmath.mpf(2) ** -33)
-        if abs(y - mpmath.nint(y)) > mpmath.mpf(2) ** -20:
-            return max(0, int(mpmath.floor(y)))
-    with _precision(300):
-        return max(0, int(mpmath.floor(_real_draw(noise, scale, V, near=mpmath.mpf(2) ** -250))))
+    with precision(100):
+        y = _real_draw(noise, scale, V, near=mp.mpf(2) ** -33)
+        if abs(y - mp.nint(y)) > mp.mpf(2) ** -20:
+            return max(0, int(mp.floor(y)))
+    with precision(300):
+        return max(0, int(mp.floor(_real_draw(noise, scale, V, near=mp.mpf(2) ** -250))))
 
 
-def _real_draw(noise: str, scale: float, V: int, *, near: "mpmath.mpf") -> "mpmath.mpf":
+def _real_draw(noise: str, scale: float, V: int, *, near: Real) -> Real:
     """The y with P(|Z| >= k) > V / 2^127 for every k <= y, at the working precision."""
-    fraction, s = (mpmath.mpf(V) + 0.5) / mpmath.mpf(2) ** 127, mpmath.mpf(scale)
+    fraction, s = (mp.mpf(V) + 0.5) / mp.mpf(2) ** 127, mp.mpf(scale)
     if noise == "gaussian":
         # P(|round(Z)| >= k) = erfc((k - 1/2) / (s sqrt 2))
-        return s * mpmath.sqrt(2) * _erfc_inverse(fraction, near=near) + 0.5
+        return s * mp.sqrt(2) * _erfc_inverse(fraction, near=near) + 0.5
     # P(|Z| >= k) = 2 a^k / (1 + a), and P(G >= k) = a^k for the tail
-    most = 1 if noise == "tail" else 2 / (1 + mpmath.exp(-1 / s))
-    return s * (mpmath.log(most) - mpmath.log(fraction))
+    most = 1 if noise == "tail" else 2 / (1 + mp.exp(-1 / s))
+    return s * (mp.log(most) - mp.log(fraction))
 
 
-def _erfc_inverse(fraction: "mpmath.mpf", *, near: "mpmath.mpf | None" = None) -> "mpmath.mpf":
+def _erfc_inverse(fraction: Real, *, near: Real | None = None) -> Real:
     """x >= 0 with erfc(x) = fraction, by Newton's method from a floating-point start.
 
     Ends with a step below `near` (by default 2^-250): x is then within 10 near^2, as x < 10, and rounding.
     """
-    x = mpmath.mpf(float(erfcinv(float(fraction))))
+    x = mp.mpf(float(erfcinv(float(fraction))))
     for _ in range(8):
-        step = (mpmath.erfc(x) - fraction) * mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(x * x)
+        step = (mp.erfc(x) - fraction) * mp.sqrt(mp.pi) / 2 * mp.exp(x * x)
         x += step
-        if abs(step) < (mpmath.mpf(2) ** -250 if near is None else near):
+        if abs(step) < (mp.mpf(2) ** -250 if near is None else near):
             break
     return x
 
 
-def _survival(scale: float, T: int) -> tuple["mpmath.mpf", "mpmath.mpf"]:
+def _survival(scale: float, T: int) -> tuple[Real, Real]:
     """P(Z >= T) and P(Z < T) of the geometric law, at the working precision."""
-    a = mpmath.exp(-1 / mpmath.mpf(scale))
+    a = mp.exp(-1 / mp.mpf(scale))
     if T >= 1:
         s = a**T / (1 + a)
         return s, 1 - s
@@ -370,18 +364,18 @@ def _survival(scale: float, T: int) -> tuple["mpmath.mpf", "mpmath.mpf"]:
     return 1 - s, s
 
 
-def _binomial(count: int, s: "mpmath.mpf", r: "mpmath.mpf", V: int) -> int:
+def _binomial(count: int, s: Real, r: Real, V: int) -> int:
     """The k with P(M < k) <= V / 2^127 < P(M <= k) for M ~ Binomial(count, s), s + r = 1."""
-    with _precision(500):  # 200 more than needed: the logarithms of factorials cancel
-        fraction = (mpmath.mpf(V) + 0.5) / mpmath.mpf(2) ** 127
+    with precision(500):  # 200 more than needed: the logarithms of factorials cancel
+        fraction = (mp.mpf(V) + 0.5) / mp.mpf(2) ** 127
         mean = count * s
-        reach = 20 * mpmath.sqrt(mean) + 200
+        reach = 20 * mp.sqrt(mean) + 200
         k = max(0, int(mean - reach))
         last = min(count, int(mean + reach) + 1)
-        choices = mpmath.loggamma(count + 1) - mpmath.loggamma(k + 1)
-        choices -= mpmath.loggamma(count - k + 1)
-        mass = mpmath.exp(choices + k * mpmath.log(s) + (count - k) * mpmath.log(r))
-    with _precision(300):
+        choices = mp.loggamma(count + 1) - mp.loggamma(k + 1)
+        choices -= mp.loggamma(count - k + 1)
+        mass = mp.exp(choices + k * mp.log(s) + (count - k) * mp.log(r))
+    with precision(300):
         odds, total = s / r, +mass
         while total <= fraction and k < last:
             mass *= odds * (count - k) / (k + 1)

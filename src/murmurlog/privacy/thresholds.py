@@ -9,12 +9,12 @@ the integer T of ">= T". Proofs: docs/explanation/guarantee.md.
 import math
 from collections.abc import Callable, Iterable, Iterator
 
-import mpmath
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
 from murmurlog.errors import UsageError
+from murmurlog.privacy.long_arithmetic import mp, precision
 from murmurlog.privacy.noise_laws import (
     check_noise,
     exact_geometric,
@@ -156,14 +156,14 @@ def _exact_delta(epsilon: float, parts: Iterable[Pairs], scale: float, log_q: fl
         columns.append((bound[top], *(column[top] for column in part)))
     rows = [np.concatenate(column) for column in zip(*columns, strict=True)]
     best = 0.0
-    with mpmath.workprec(140):
+    with precision(140):
         for n, row in enumerate(np.argsort(-rows[0])):
             bound, new, shift, copies = (column[row].item() for column in rows)
             if bound <= best or n == MOST_EXACT:
                 return max(best, bound) if n == MOST_EXACT else best
-            log = mpmath.mpf(log_q)
-            stick = exact_geometric(mpmath.mpf(epsilon) + shift * log, copies, scale)
-            seen = -mpmath.expm1(new * log)
+            log = mp.mpf(log_q)
+            stick = exact_geometric(mp.mpf(epsilon) + shift * log, copies, scale)
+            seen = -mp.expm1(new * log)
             best = max(best, float(seen + (1 - seen) * stick))
     return best
 

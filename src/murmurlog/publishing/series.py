@@ -9,7 +9,6 @@ Nothing is ever drawn again for a period that is booked, unless the owner asks f
 import fcntl
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from typing import Any
 from murmurlog.bundle.files import checksum_of, stated_sums, sums
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.read import read_certificate
-from murmurlog.bundle.scratch import abandoned, make_folders, scratch, sweep
+from murmurlog.bundle.scratch import abandoned, make_folders, scratch, sweep, temporary_folder
 from murmurlog.bundle.write import put_in_place
 from murmurlog.errors import BundleError, InputError, MurmurlogError, Refused, UsageError
 from murmurlog.logs.source import files_at
@@ -345,7 +344,7 @@ def _source(spec: Spec, period: Period) -> Iterator[str]:
     if len(window) == 1:
         yield period.fill(spec.logs)
         return
-    with scratch(Path(tempfile.gettempdir())) as folder:
+    with scratch() as folder:
         logs = folder / "logs"
         logs.mkdir()
         for each in window:
@@ -392,7 +391,7 @@ def _recover(opened: _Opened) -> tuple[list[str], list[str]]:
     # Only now: until here a folder that was left may hold the bundle of an entry. The folder of temporary
     # files may hold rows of a log.
     places = {(opened.place(e) or opened.spec.bundle(opened.period(e))).parent for e in entries}
-    for folder in (*places, Path(tempfile.gettempdir())):
+    for folder in (*places, temporary_folder()):
         sweep(folder)
     return finished, lost
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.progress import Advance
 from murmurlog.errors import EngineError, InputError, UsageError
+from murmurlog.logs import workspace
 from murmurlog.logs.cleaning import Cleaning, column_cleaners
 from murmurlog.logs.duckdb_rows import count_rows, read_batches, size_of
 from murmurlog.logs.memory import MemoryPlan, least_memory
@@ -25,7 +26,6 @@ from murmurlog.logs.sql import quoted
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.logs.workspace import (
     Workspace,
-    cores,
     in_words,
     memory_of_machine,
     open_workspace,
@@ -190,6 +190,6 @@ def _bytes_of(memory: str) -> int:
 def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterator[DuckEngine]:
     """An engine in a new private folder below `folder` (default: the system's temporary folder)."""
     size = _bytes_of(memory) if memory else max(memory_of_machine(), least_memory())
-    plan = MemoryPlan.of(size, cores=cores())
-    with open_workspace(memory=plan.kept, threads=plan.threads, folder=folder) as workspace:
-        yield DuckEngine(workspace, plan)
+    plan = MemoryPlan.of(size, cores=workspace.cores())
+    with open_workspace(memory=plan.kept, threads=plan.threads, folder=folder) as place:
+        yield DuckEngine(place, plan)

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -340,7 +339,7 @@ def connect(*, master: str | None = None, scratch_at: str | None = None) -> Iter
     """
     check_settings(master=master, scratch_at=scratch_at, memory=None)
     with ExitStack() as stack:
-        private = stack.enter_context(scratch(Path(tempfile.gettempdir())))
+        private = stack.enter_context(scratch())
         session, own = _session(master, private)
         if own:
             stack.callback(session.stop)

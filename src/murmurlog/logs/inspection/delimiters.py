@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import gettempdir
 
 import duckdb
 
@@ -39,7 +37,7 @@ def detect(blocks: Iterable[bytes], character: str | None = None) -> Delimiter |
     text = next(iter(blocks), b"")[:SNIFFED]
     lines = text[: text.rfind(b"\n") + 1].splitlines()
     options = [f"delim = {quoted(character)}, "] if character else ["", "delim = ' ', "]
-    with scratch(Path(gettempdir())) as folder, duckdb.connect() as connection:
+    with scratch() as folder, duckdb.connect() as connection:
         file = folder / "lines.csv"
         file.write_bytes(
             b"".join(line + b"\n" for line in lines if line.strip() and len(line) < LONGEST)

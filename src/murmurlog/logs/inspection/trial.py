@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 from murmurlog.bundle.scratch import scratch
@@ -49,7 +47,7 @@ def try_reading(
     options = ReadOptions(**settings)
     if not inspection.sampled:
         return _try(inspection.source, options, memory, say, sampled=False)
-    with scratch(Path(gettempdir())) as outer:
+    with scratch() as outer:
         folder = outer / "rows"
         folder.mkdir()
         for number, file in enumerate(inspection.files):

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import mpmath
 import numpy as np
 from scipy.special import ndtri
 
 from murmurlog.counting.public_sets.sets import Domain, check_fakes
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.long_arithmetic import mp, precision
 from murmurlog.privacy.rounds import Schedule, check_thresholds
 from murmurlog.privacy.sampler import (
     Entropy,
@@ -126,9 +126,9 @@ def _pass_lazily(
     with probability 1/(the number of H_j that hold Z). So a key is kept at Z with density phi(Z) on the
     union of the H_k. Those kept go through the real rules.
     """
-    with mpmath.workprec(300):
+    with precision(300):
         chances = _chances(schedule, keys.thresholds)
-        p = mpmath.fsum(chances)
+        p = mp.fsum(chances)
         proposals = binomial(count, p, entropy=entropy)
         kept = [_propose(schedule, keys, chances, p, entropy) for _ in range(proposals)]
     noises = [noise for noise in kept if noise is not None]
@@ -144,22 +144,21 @@ def _pass_lazily(
 def _chances(schedule: Schedule, thresholds: tuple[int, ...]) -> list[Any]:
     """P(H_k) for each round, at the working precision."""
     return [
-        mpmath.erfc(_edge(schedule, thresholds, k) / mpmath.sqrt(2)) / 2
-        for k in range(schedule.rounds)
+        mp.erfc(_edge(schedule, thresholds, k) / mp.sqrt(2)) / 2 for k in range(schedule.rounds)
     ]
 
 
 def _direction(schedule: Schedule, k: int) -> list[Any]:
     """What each round's noise, in standard deviations, adds to y_k, in grid steps."""
     parts = zip(schedule.coefficients(k), schedule.scales, strict=False)
-    given = [mpmath.mpf(c) * mpmath.mpf(s) * GRID for c, s in parts]
-    return given + [mpmath.mpf(0)] * (schedule.rounds - k - 1)
+    given = [mp.mpf(c) * mp.mpf(s) * GRID for c, s in parts]
+    return given + [mp.mpf(0)] * (schedule.rounds - k - 1)
 
 
 def _edge(schedule: Schedule, thresholds: tuple[int, ...], k: int) -> Any:
     """Where H_k begins, in standard deviations of y_k."""
-    length = mpmath.sqrt(mpmath.fsum(a * a for a in _direction(schedule, k)))
-    return (thresholds[k] - mpmath.mpf(sum(schedule.coefficients(k))) / 2) / length
+    length = mp.sqrt(mp.fsum(a * a for a in _direction(schedule, k)))
+    return (thresholds[k] - mp.mpf(sum(schedule.coefficients(k))) / 2) / length
 
 
 def _propose(
@@ -172,19 +171,19 @@ def _propose(
         left -= chances[k]
         k += 1
     a = _direction(schedule, k)
-    length = mpmath.sqrt(mpmath.fsum(x * x for x in a))
+    length = mp.sqrt(mp.fsum(x * x for x in a))
     along = normal_above(_edge(schedule, keys.thresholds, k), entropy=entropy)
     free = [normal_above(None, entropy=entropy) for _ in a]
-    shift = (along - mpmath.fsum(x * y for x, y in zip(a, free, strict=True)) / length) / length
+    shift = (along - mp.fsum(x * y for x, y in zip(a, free, strict=True)) / length) / length
     noise = [y + shift * x for x, y in zip(a, free, strict=True)]  # standard deviations
     holding = sum(
-        mpmath.fsum(x * y for x, y in zip(_direction(schedule, j), noise, strict=True))
-        >= keys.thresholds[j] - mpmath.mpf(sum(schedule.coefficients(j))) / 2
+        mp.fsum(x * y for x, y in zip(_direction(schedule, j), noise, strict=True))
+        >= keys.thresholds[j] - mp.mpf(sum(schedule.coefficients(j))) / 2
         for j in range(schedule.rounds)
     )
     if uniform_fraction(entropy) * max(1, holding) >= 1:
         return None
     return [
-        int(mpmath.floor(y * mpmath.mpf(s) * GRID + mpmath.mpf(1) / 2))
+        int(mp.floor(y * mp.mpf(s) * GRID + mp.mpf(1) / 2))
         for y, s in zip(noise, schedule.scales, strict=True)
     ]

@@ -268,7 +268,7 @@ def _decide_shard(
         noise="gaussian", scale=scale, count=len(shard.keys), entropy=stream, keys=shard.keys
     )
     outcome = decide(k, shard.sums + noise, remembered, pool)
-    alive = shard.keys[outcome.goes_on]
+    alive = shard.keys.compress(outcome.goes_on, axis=0)
     return (
         _DecidedShard(shard.keys[outcome.passed], len(alive), in_pools),
         (alive, outcome.attention, outcome.remembered, pool[outcome.goes_on]),

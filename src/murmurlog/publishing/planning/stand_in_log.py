@@ -3,10 +3,8 @@
 It is taken from a log, a generated one or one in files. Draws no privacy noise.
 """
 
-import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -90,7 +88,7 @@ def of_shape(
         raise UsageError(f"--users must be at least 1, not {users}")
     a_user = ROWS_A_USER if like == "plain" else POPULATIONS[like].rows / POPULATIONS[like].users
     made = invent(rows=round(users * a_user), seed=seed, like=None if like == "plain" else like)
-    with scratch(Path(tempfile.gettempdir())) as folder:
+    with scratch() as folder:
         write(made, folder / "invented.parquet")
         return _of_source(find(str(folder / "invented.parquet")), kind=kind, unit=unit)
 
