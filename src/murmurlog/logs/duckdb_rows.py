@@ -23,6 +23,7 @@ from murmurlog.logs.formats import Shape, day_of, field_sql, pieces, time_sql
 from murmurlog.logs.parquet_types import types_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
+from murmurlog.logs.rows import MOST_BYTES_A_VALUE, TOO_LONG
 from murmurlog.logs.source import Source
 from murmurlog.logs.sql import identifier, literal, quoted
 from murmurlog.logs.times import pattern
@@ -72,7 +73,8 @@ def read_batches(
         relation = _relation(source, connection)
         types = column_types(connection, relation, names)
         select = select_sql(source, relation, types, where=where, keep=keep, urls=urls)
-        yield from _run(connection, select, rows)
+        for typed in _run(connection, _without_long_values(connection, select), rows):
+            yield _without_faults(typed, broken)
         return
     with closing(_stream(source, names, broken, read)) as stream:
         for batch, day in stream:
@@ -84,6 +86,22 @@ def read_batches(
             for typed in _run(connection, select, rows):
                 yield _without_faults(typed, broken)
             connection.unregister(INCOMING)
+
+
+def _without_long_values(connection: duckdb.DuckDBPyConnection, select: str) -> str:
+    """SQL: the rows of a SELECT, with a fault instead of values that are too long.
+
+    A batch ends after some thousand rows at the earliest, so that it must not have such values. Records of
+    text are no longer than they may be.
+    """
+    types = connection.execute(f"DESCRIBE {select}").fetchall()
+    texts = [name for name, kind, *_ in types if kind == "VARCHAR"]
+    long = " OR ".join(f"strlen({name}) > {MOST_BYTES_A_VALUE}" for name in texts)
+    short = {
+        name: f"CASE WHEN strlen({name}) <= {MOST_BYTES_A_VALUE} THEN {name} END" for name in texts
+    }
+    fault = f"CASE WHEN {long} THEN {quoted(TOO_LONG)} END AS fault"
+    return f"SELECT * REPLACE ({_as(short)}), {fault} FROM ({select})"
 
 
 def needed_columns(
@@ -332,6 +350,8 @@ def _without_faults(rows: pa.RecordBatch, broken: dict[str, int]) -> pa.RecordBa
     if "fault" not in rows.schema.names:
         return rows
     faults = rows["fault"]
+    if faults.null_count == len(faults):
+        return rows.drop_columns(["fault"])
     for count in pc.value_counts(faults.drop_null()).to_pylist():
         broken[count["values"]] = broken.get(count["values"], 0) + count["counts"]
     return rows.filter(pc.is_null(faults)).drop_columns(["fault"])
