@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from murmurlog.logs.engines.spark_worker import Work, derive, derive_with, merge, split_sums, unpack
-from murmurlog.logs.partitions import Partitions, Sums
+from murmurlog.logs.engines.spark_worker import (
+    Work,
+    derive,
+    derive_with,
+    merge,
+    split_sums,
+    unpack,
+    work_with,
+)
+from murmurlog.logs.partitions import Answers, Columns, Partitions, SharedAnswers, Sums
 from murmurlog.logs.rows import RowReader
 from murmurlog.logs.text_keys import TextKeys
 
@@ -67,6 +75,12 @@ class SparkPartitions(Partitions[T]):
         stored = self.workers.run(self.stored, partial(derive, work=work), reader=self.reader)
         return SparkPartitions(stored, self.numbers, self.workers, self.reader, self.text_keys)
 
+    def derive_with(
+        self, answers: Answers, work: Callable[[T, Columns], U]
+    ) -> "SparkPartitions[U]":
+        assert isinstance(answers, SharedAnswers)
+        return self.derive(partial(work_with, work=work, columns=self.share(answers.together)))
+
     def add_up(self, work: Callable[[T], Sums]) -> "SparkShards":
         stored = self.workers.exchange(
             self.stored, partial(split_sums, work=work), merge, reader=self.reader
@@ -82,6 +96,9 @@ class SparkPartitions(Partitions[T]):
 
     def share(self, value: U) -> Callable[[], U]:
         return self.workers.share(value)
+
+    def set_aside(self) -> None:
+        """Nothing: the disks are those of the cluster."""
 
     def _brought(self, work: Work) -> Iterator[Any]:
         with closing(self.workers.run(self.stored, work, reader=self.reader)) as stored:
@@ -105,6 +122,12 @@ class SparkShards:
 
     def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
         return map(work, self)
+
+    def answer(
+        self, work: Callable[[int, Sums], tuple[U, Columns]]
+    ) -> tuple[list[U], SharedAnswers]:
+        done = [work(number, shard) for number, shard in enumerate(self)]
+        return [result for result, _ in done], SharedAnswers([columns for _, columns in done])
 
     def close(self) -> None:
         self.stored.close()

@@ -38,7 +38,7 @@ ROWS_A_BATCH = 200_000  # of a source, that are cleaned at once
 BYTES_A_BATCH = 64 << 20
 BYTES_A_ANSWER = 8 << 20
 BYTES_IN_A_ROW = 4096  # of a piece that is not worth a place in a file
-MEMORY = 1 << 29  # bytes, half of them for the rows of one partition; others go to a worker's disk
+MEMORY = 1 << 28  # bytes for the rows of one partition; others go to a worker's disk
 ALIGNED = 64
 ELSEWHERE = bytes(8)  # in the place of the number of parts, which is never 0
 
@@ -256,6 +256,11 @@ def derive_with(
     """What `work` makes of each value together with the one of its partition's number."""
     for number, value in _values(batches, reader):
         yield number, work(value, values()[number])
+
+
+def work_with(value: Any, *, work: Callable[[Any, Any], Any], columns: Callable[[], Any]) -> Any:
+    """What `work` makes of a value and columns that are shared."""
+    return work(value, columns())
 
 
 def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sums]) -> Values:
