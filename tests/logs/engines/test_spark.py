@@ -198,8 +198,8 @@ class TestOnACluster:
         done = run(BROUGHT, tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
         kinds, largest, rows = json.loads(done.stdout.splitlines()[-1])
-        # Counts of rows, sums of a shard, the labels of published items, and numbers of who holds these.
-        assert set(kinds) == {"RowCounts", "Sums", "tuple", "tuple of ndarray"}
+        # Counts of rows, sums of a shard, places and labels of published items, and how many units hold these.
+        assert set(kinds) == {"RowCounts", "Sums", "ndarray", "list", "tuple of ndarray"}
         assert largest < rows / 5
 
     def test_a_session_that_commits_in_another_way_is_not_asked_how(self, tmp_path):
@@ -500,7 +500,8 @@ def look(packed, text_keys):
         kind += " of ndarray"
     kinds.add(kind)
     if kind != "RowCounts":
-        largest = max(largest, len(value.keys) if kind == "Sums" else len(value[0]))
+        rows = {"Sums": lambda: value.keys, "ndarray": lambda: value}.get(kind, lambda: value[0])()
+        largest = max(largest, len(rows))
     return value
 
 spark.unpack = spark_partitions.unpack = look
