@@ -56,8 +56,8 @@ PROMPT = 10.0  # seconds from a signal to the end, on a busy machine
 ROOMS = (0.5, 0.0)  # of the memory for values: then they are in memory, or all in files
 # A function of every stage of a release, from the first batch to the commit; most are called by threads.
 STAGES = (
-    *("clean", "lines", "order_by_bits", "keep_slices", "settle", "find_and_bound", "weigh_first"),
-    *("_merge", "_decide_shard", "keep_alive", "weigh", "_places", "_labels", "_count_holders"),
+    *("clean", "lines", "order_by_bits", "keep_runs", "settle", "find_and_bound", "weigh_first"),
+    *("answer", "_decide_shard", "keep_alive", "weigh", "_places", "_labels", "_count_holders"),
     *("reserve", "publish", "commit"),
 )
 

@@ -27,6 +27,7 @@ import murmurlog.cli.entry as entry
 import murmurlog.cli.main
 import murmurlog.logs.duckdb_rows
 import murmurlog.logs.engines.duckdb
+import murmurlog.logs.memory
 import murmurlog.logs.workspace
 import murmurlog.publishing.ledger
 import murmurlog.publishing.release
@@ -100,9 +101,10 @@ def work_as_on_large_logs(room: float) -> None:
     """Two threads work on many batches and partitions, and mostly one is split; `room` of the memory is for values."""
     murmurlog.logs.duckdb_rows.ROWS_A_BATCH = 2_048
     murmurlog.logs.engines.duckdb.FEW_ROWS = 0
-    murmurlog.logs.engines.duckdb.ROWS_A_PARTITION = 2_500
+    murmurlog.logs.memory.ROWS_A_PARTITION = 2_500
     murmurlog.logs.workspace.cores = lambda: 2
-    murmurlog.logs.workspace.ROOM = room
+    if not room:
+        murmurlog.logs.workspace.Workspace._take = lambda *_: False  # type: ignore[method-assign]
     defaults = RowReader.__init__.__kwdefaults__
     assert defaults is not None
     defaults["most_rows"] = 3_600

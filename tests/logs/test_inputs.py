@@ -413,7 +413,7 @@ with local_source(stream(2), SourceOptions()):
 with local_source(stream(20), SourceOptions()):
     last = peak()
 out = Path(sys.argv[1])
-made = murmurlog.release(stream(20), out=out, memory="300MB", epsilon=5.0, delta=1e-6)
+made = murmurlog.release(stream(20), out=out, memory="650MB", epsilon=5.0, delta=1e-6)
 assert made.rows["query"] == 100
 print(first, last, peak(), size >> 20)
 """

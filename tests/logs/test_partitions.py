@@ -152,6 +152,41 @@ def _fail_at(rows, *, unit):
     return 1 // 0 if unit in units(rows) else queries(rows)
 
 
+@pytest.mark.parametrize("memory", [NOTHING, PLENTY])
+def test_answers_go_to_the_partitions_that_have_the_keys(memory, tmp_path):
+    """The list of all answers, and what each partition is given of it, say the same about its keys."""
+    with open_workspace(memory=memory, threads=2, folder=tmp_path) as workspace:
+        log = read(random_rows(2_000), workspace, bits=3)
+        before = workspace._in_files + workspace._used
+        sums = log.partitions.add_up(queries)
+        numbers, answers = sums.answer(odd_sums)
+        assert numbers == list(range(sums.shards))
+        together = [np.concatenate(columns) for columns in
+                    zip(*(answers.shard(n) for n in numbers), strict=True)]  # fmt: skip
+        expected = {
+            tuple(key): value for key, value in zip(*map(np.ndarray.tolist, together), strict=True)
+        }
+        assert 5 < len(expected) < 25
+        given = log.partitions.derive_with(answers, keys_and_answers)
+        for own, keys, values in given.results(_same):
+            assert {tuple(key) for key in keys} == {tuple(key) for key in own} & expected.keys()
+            assert values == [expected[tuple(key)] for key in keys]
+        del answers, given
+        sums.close()
+        log.partitions.close()
+        left = workspace._in_files if memory == NOTHING else workspace._used
+        assert left < before
+
+
+def odd_sums(number, shard):
+    odd = shard.sums % 2 == 1
+    return number, (shard.keys[odd], shard.sums[odd])
+
+
+def keys_and_answers(rows, columns):
+    return rows.query.keys.tolist(), columns[0].tolist(), columns[1].tolist()
+
+
 def test_without_a_batch_there_are_no_sums():
     with open_workspace(threads=2) as workspace:
         nothing = LocalPartitions([], workspace).add_up(lambda rows: rows)

@@ -650,7 +650,7 @@ def test_a_million_rows_are_released_straight_from_the_server(
     server.load("million", pq.read_table(log))
     monkeypatch.chdir(tmp_path)
     said = command(
-        *("release", f"{server.url()}::million", "--out", "bundle", "--json", "--memory", "400MB"),
+        *("release", f"{server.url()}::million", "--out", "bundle", "--json", "--memory", "650MB"),
         code=0,
         monkeypatch=monkeypatch,
         capsys=capsys,

@@ -120,9 +120,9 @@ def test_memory_that_threads_take_and_free_at_once_is_all_free_in_the_end():
 def test_a_file_is_gone_when_threads_have_closed_its_values_at_once(tmp_path):
     with open_workspace(memory=0, threads=THREADS, folder=tmp_path) as workspace:
         for _ in range(5):
-            slices = workspace.keep_slices((np.arange(40),), [*range(41)])
-            slices[0].file.values = SlowNumber(40)
-            list(workspace.map(lambda part: part.close(), slices))
+            runs = workspace.keep_runs((np.arange(40),), [*range(41)])
+            runs.left = SlowNumber(40)
+            list(workspace.map(lambda run: run.close(), runs))
             assert not list(workspace.folder.glob("*.values"))
 
 

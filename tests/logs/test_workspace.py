@@ -4,6 +4,7 @@ import os
 import stat
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -36,20 +37,22 @@ def test_a_value_comes_back_as_it_was(tmp_path, memory):
 def test_runs_of_rows_are_read_one_by_one(tmp_path, memory):
     columns = np.arange(20, dtype=np.uint64).reshape(10, 2), np.arange(10, dtype=np.int32)
     with open_workspace(memory=memory, folder=tmp_path) as workspace:
-        slices = workspace.keep_slices(columns, [0, 4, 4, 10])
-        for part, (start, end) in zip(slices, [(0, 4), (4, 4), (4, 10)], strict=True):
+        runs = workspace.keep_runs(columns, [0, 4, 4, 10])
+        for part, (start, end) in zip(runs, [(0, 4), (4, 4), (4, 10)], strict=True):
             for column, wanted in zip(part.load(), columns, strict=True):
                 assert np.array_equal(column, wanted[start:end])
                 assert column.dtype == wanted.dtype
         assert len(files_of(workspace)) == (memory == 0)
-        for part in slices:
+        for part in runs:
+            assert runs.value is not None or len(files_of(workspace)) == 1
             part.close()
         assert not files_of(workspace)
+        assert workspace._used == 0
 
 
 def test_what_is_closed_leaves_room_for_others(tmp_path):
     values = [np.zeros(1000, np.int64) for _ in range(3)]
-    with open_workspace(memory=36_000, folder=tmp_path) as workspace:  # two values
+    with open_workspace(memory=18_000, folder=tmp_path) as workspace:  # two values
         kept = [workspace.keep(value) for value in values]
         assert len(files_of(workspace)) == 1
         kept[0].close()
@@ -57,7 +60,7 @@ def test_what_is_closed_leaves_room_for_others(tmp_path):
         assert len(files_of(workspace)) == 1
 
 
-@pytest.mark.parametrize("memory", [0, 36_000])
+@pytest.mark.parametrize("memory", [0, 18_000])
 def test_what_nobody_refers_to_any_more_is_gone(tmp_path, memory):
     with open_workspace(memory=memory, folder=tmp_path) as workspace:
         kept = workspace.keep(np.zeros(1000, np.int64))
@@ -104,6 +107,75 @@ def test_a_full_disk_is_an_error_that_leaves_no_file(tmp_path, monkeypatch):
             workspace.keep(np.arange(10))
         monkeypatch.undo()
         assert not list(folder.glob("*.values"))
+
+
+def test_values_never_take_more_memory_than_there_is_room_for(tmp_path):
+    """Several threads keep and forget values of all sizes; what is in memory is counted and bounded."""
+    with open_workspace(memory=50_000, threads=4, folder=tmp_path) as workspace:
+        in_memory, most = [], [0]
+
+        def work(number):
+            size = number * 37 % 2_000
+            value = np.full(size, number, np.int64)
+            runs = workspace.keep_runs((value,), [0, size // 2, size])
+            kept = [workspace.keep(value), *runs]
+            in_memory.append(8 * size * ((runs.value is not None) + (kept[0].value is not None)))
+            most[0] = max(most[0], workspace._used)
+            assert workspace._used <= 50_000
+            if number % 3:
+                for one in kept:
+                    one.close()
+                kept = []
+            return kept
+
+        results = list(workspace.map(work, range(300)))
+        assert 30_000 < most[0] <= 50_000
+        assert max(in_memory) > 0
+        assert files_of(workspace)
+        for kept in results:
+            for one in kept:
+                one.close()
+        assert workspace._used == workspace._in_files == 0
+        assert not files_of(workspace)
+
+
+def test_scratch_space_that_is_not_there_is_named_before_it_is_needed(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3 * 10**9))
+    with open_workspace(memory=10**9, folder=tmp_path) as workspace:
+        workspace.check_space(4 * 10**9)
+        with pytest.raises(EngineError, match=r"about 3.1 GB .* has 3.0 GB free: set TMPDIR"):
+            workspace.check_space(4_100_000_000)
+
+
+def test_what_is_set_aside_is_used_by_what_is_kept_later(tmp_path):
+    with open_workspace(memory=0, folder=tmp_path) as workspace:
+        first = workspace.keep(np.zeros(10_000, np.uint8))
+        workspace.set_aside()
+        aside = workspace.folder / "aside"
+        assert aside.stat().st_size == first.size
+        assert aside.stat().st_blocks * 512 >= first.size  # not only its length
+        second = workspace.keep(np.zeros(4_000, np.uint8))
+        assert aside.stat().st_size == first.size - second.size
+        workspace.keep(np.zeros(90_000, np.uint8))
+        assert aside.stat().st_size == 0
+    with open_workspace(memory=10**6, folder=tmp_path) as workspace:
+        kept = workspace.keep(np.zeros(10_000, np.uint8))
+        workspace.set_aside()  # there is room in memory
+        assert not list(tmp_path.iterdir())
+        kept.close()
+
+
+def test_a_disk_that_is_too_small_for_the_rest_is_seen_where_it_is_set_aside(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with open_workspace(memory=0, folder=tmp_path) as workspace:
+        kept = workspace.keep(np.zeros(10_000, np.uint8))
+        with pytest.raises(EngineError, match="1 MB of disk space for the rest .* TMPDIR"):
+            workspace.set_aside()
+        assert not (workspace.folder / "aside").exists()
+        kept.close()
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -179,10 +251,10 @@ def test_nothing_is_kept_after_the_end(tmp_path):
 def test_a_value_may_be_dropped_while_its_file_is_at_work(tmp_path):
     """The collector runs at any allocation, so also where another value of the file is closed."""
     with open_workspace(memory=0, folder=tmp_path) as workspace:
-        first, second = workspace.keep_slices((np.arange(4),), [0, 2, 4])
+        first, second = workspace.keep_runs((np.arange(4),), [0, 2, 4])
 
         def drop():
-            with first.file.lock:
+            with first.runs.lock:
                 second.close()
 
         thread = threading.Thread(target=drop, daemon=True)

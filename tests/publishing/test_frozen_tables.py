@@ -5,8 +5,8 @@ import json
 import frozen
 import pytest
 
-from murmurlog.logs import workspace
 from murmurlog.logs.rows import RowReader
+from murmurlog.logs.workspace import Workspace
 
 
 def assert_equal(tables, expected):
@@ -36,7 +36,7 @@ def test_tables_under_a_seed_and_sums_before_noise_are_frozen(name):
 def test_a_log_in_many_small_partitions_in_files_gives_the_same_tables(name, monkeypatch):
     """Partitions of few rows, which are split again, and no value in memory."""
     monkeypatch.setitem(RowReader.__init__.__kwdefaults__, "most_rows", 60)
-    monkeypatch.setattr(workspace, "ROOM", 0)
+    monkeypatch.setattr(Workspace, "_take", lambda *_: False)
     assert_equal(frozen.release_tables(name), expected_of(name)["seeded"])
 
 

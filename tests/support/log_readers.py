@@ -6,11 +6,11 @@ from unittest.mock import patch
 
 import numpy as np
 
-from murmurlog.logs import workspace
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.rows import NEVER, NO_RANK, RowReader
 from murmurlog.logs.source import find
+from murmurlog.logs.workspace import Workspace
 from murmurlog.privacy.sampler import SeededEntropy
 
 USER = "the user's name"  # a kept column
@@ -72,7 +72,11 @@ ROWS = 100  # of a small partition
 def read_in_partitions(path, *, seed=1, **options):
     """(its name, the log) of each way; a larger partition than `ROWS` is split, unless it is one unit."""
     small = patch.dict(RowReader.__init__.__kwdefaults__, most_rows=ROWS)
-    ways = {"one": nullcontext(), "many": small, "files": patch.object(workspace, "ROOM", 0)}
+    ways = {
+        "one": nullcontext(),
+        "many": small,
+        "files": patch.object(Workspace, "_take", lambda *_: False),
+    }
     for name, change in ways.items():
         with change, connect() as engine:
             log = read(find(str(path)), engine=engine, entropy=SeededEntropy(seed), **options)

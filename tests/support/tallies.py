@@ -12,7 +12,7 @@ from murmurlog.counting.bound import Bound, BoundedItems
 from murmurlog.counting.items import Items, PublicNames
 from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.counting.tally import SingleShard, Tally
-from murmurlog.logs.partitions import Sums, sum_by_key
+from murmurlog.logs.partitions import SharedAnswers, Sums, sum_by_key
 from murmurlog.logs.rows import NEVER
 from murmurlog.logs.text_keys import TextKeys, number_keys, order_of_keys
 from murmurlog.mechanisms.rounds.select import Candidates, _pairs_in_rows, weigh_first
@@ -37,6 +37,9 @@ class GivenPartitions:
         keys = np.concatenate([part.keys for part in parts])
         return GivenShards([sum_by_key(keys, np.concatenate([part.sums for part in parts]))])
 
+    def derive_with(self, answers, work):
+        return self.derive(lambda value: work(value, answers.together))
+
     def results(self, work):
         return (work(value) for value in self.values)
 
@@ -46,6 +49,9 @@ class GivenPartitions:
     def share(self, value):
         return lambda: value
 
+    def set_aside(self):
+        pass
+
     def close(self):
         pass
 
@@ -53,6 +59,10 @@ class GivenPartitions:
 class GivenShards(list):
     def map(self, work):
         return (work(sums) for sums in self)
+
+    def answer(self, work):
+        done = [work(number, sums) for number, sums in enumerate(self)]
+        return [result for result, _ in done], SharedAnswers([columns for _, columns in done])
 
     def close(self):
         pass

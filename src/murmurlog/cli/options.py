@@ -157,7 +157,7 @@ memory_option = option(
     "--memory",
     envvar="MURMURLOG_MEMORY",
     section="Where it runs",
-    help="Memory limit, such as 8GB; more is spilled.",
+    help="Memory of the process, 600MB or more, such as 8GB.",
 )
 ledger_option = option("--ledger", type=FILE, envvar="MURMURLOG_LEDGER", help="The ledger file.")
 json_option = option("--json", "as_json", is_flag=True, help="Print JSON.")

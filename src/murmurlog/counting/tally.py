@@ -13,7 +13,7 @@ from murmurlog.counting.bound import Bound, BoundedItems, find_and_bound
 from murmurlog.counting.items import Integers, Items
 from murmurlog.errors import EngineError
 from murmurlog.logs.log import Log
-from murmurlog.logs.partitions import Partitions, SummedShards, Sums
+from murmurlog.logs.partitions import Partitions, Shards, Sums
 from murmurlog.logs.rows import Rows
 from murmurlog.logs.text_keys import KeyList, TextKeys, order_of_keys, places_of
 from murmurlog.privacy.sampler import Keys
@@ -41,7 +41,7 @@ class SingleShard:
 class Tally:
     """The number of units (or of rows) of every item that somebody holds; never published."""
 
-    shards: SummedShards  # one where the keys are public
+    shards: Shards  # one where the keys are public
     bounded: Partitions[BoundedItems]  # where the items' texts are found
     kind: str
     keys: tuple[str, ...]  # the names of the key columns

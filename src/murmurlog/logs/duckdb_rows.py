@@ -23,11 +23,14 @@ from murmurlog.logs.formats import Shape, day_of, field_sql, pieces, time_sql
 from murmurlog.logs.parquet_types import types_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
+from murmurlog.logs.rows import MOST_BYTES_A_VALUE, TOO_LONG
 from murmurlog.logs.source import Source
 from murmurlog.logs.sql import identifier, literal, quoted
 from murmurlog.logs.times import pattern
 
-ROWS_A_BATCH = 400_000  # that are handed on
+ROWS_A_BATCH = 400_000  # that are handed on, of at most so many bytes
+BYTES_A_BATCH = 32_000_000
+ROWS_A_CHUNK = 2_048  # that DuckDB makes at once
 ROWS_A_THREAD = 20_000  # of records, which DuckDB reads with several threads
 WHOLE_NUMBERS = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT")
 TEXTS = r"VARCHAR|ENUM\(.*\)"
@@ -56,8 +59,9 @@ def read_batches(
     urls: bool,
     broken: dict[str, int],
     read: Callable[[int], None] = lambda _: None,
+    rows: int = ROWS_A_BATCH,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Every row of the source that meets `where`, with the columns of `select_sql`.
+    """Every row of the source that meets `where`, with the columns of `select_sql`; so many in a batch.
 
     Records that cannot be read are counted in `broken` as they pass. `read` is called with the numbers of
     bytes that were read of files of text.
@@ -69,7 +73,8 @@ def read_batches(
         relation = _relation(source, connection)
         types = column_types(connection, relation, names)
         select = select_sql(source, relation, types, where=where, keep=keep, urls=urls)
-        yield from _run(connection, select)
+        for typed in _run(connection, _without_long_values(connection, select), rows):
+            yield _without_faults(typed, broken)
         return
     with closing(_stream(source, names, broken, read)) as stream:
         for batch, day in stream:
@@ -78,9 +83,25 @@ def read_batches(
             select = select_sql(
                 source, incoming(source, names), types, where=where, keep=keep, urls=urls, day=day
             )
-            for rows in _run(connection, select):
-                yield _without_faults(rows, broken)
+            for typed in _run(connection, select, rows):
+                yield _without_faults(typed, broken)
             connection.unregister(INCOMING)
+
+
+def _without_long_values(connection: duckdb.DuckDBPyConnection, select: str) -> str:
+    """SQL: the rows of a SELECT, with a fault instead of values that are too long.
+
+    A batch ends after some thousand rows at the earliest, so that it must not have such values. Records of
+    text are no longer than they may be.
+    """
+    types = connection.execute(f"DESCRIBE {select}").fetchall()
+    texts = [name for name, kind, *_ in types if kind == "VARCHAR"]
+    long = " OR ".join(f"strlen({name}) > {MOST_BYTES_A_VALUE}" for name in texts)
+    short = {
+        name: f"CASE WHEN strlen({name}) <= {MOST_BYTES_A_VALUE} THEN {name} END" for name in texts
+    }
+    fault = f"CASE WHEN {long} THEN {quoted(TOO_LONG)} END AS fault"
+    return f"SELECT * REPLACE ({_as(short)}), {fault} FROM ({select})"
 
 
 def needed_columns(
@@ -290,9 +311,22 @@ def incoming(source: Source, names: Sequence[str]) -> str:
     )
 
 
-def _run(connection: duckdb.DuckDBPyConnection, select: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a SELECT as a stream of batches."""
-    yield from connection.execute(select).to_arrow_reader(ROWS_A_BATCH)
+def _run(connection: duckdb.DuckDBPyConnection, select: str, rows: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a SELECT in batches, which end after so many rows or bytes.
+
+    Their texts are in buffers of their size: those of DuckDB are up to twice as large. Arrow's own pool
+    would take huge pages, which cost more here than they save.
+    """
+    pool = pa.system_memory_pool()
+    chunks, count, size = list[pa.RecordBatch](), 0, 0
+    for chunk in connection.execute(select).to_arrow_reader(ROWS_A_CHUNK):
+        chunks.append(chunk)
+        count, size = count + chunk.num_rows, size + chunk.nbytes
+        if count > rows - ROWS_A_CHUNK or size >= BYTES_A_BATCH:
+            yield pa.concat_batches(chunks, memory_pool=pool)
+            chunks, count, size = [], 0, 0
+    if chunks:
+        yield pa.concat_batches(chunks, memory_pool=pool)
 
 
 def _relation(source: Source, connection: duckdb.DuckDBPyConnection) -> str:
@@ -316,6 +350,8 @@ def _without_faults(rows: pa.RecordBatch, broken: dict[str, int]) -> pa.RecordBa
     if "fault" not in rows.schema.names:
         return rows
     faults = rows["fault"]
+    if faults.null_count == len(faults):
+        return rows.drop_columns(["fault"])
     for count in pc.value_counts(faults.drop_null()).to_pylist():
         broken[count["values"]] = broken.get(count["values"], 0) + count["counts"]
     return rows.filter(pc.is_null(faults)).drop_columns(["fault"])

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from murmurlog.logs.text_keys import NO_KEYS, group_keys
-from murmurlog.logs.workspace import Kept, Workspace
+from murmurlog.logs.text_keys import NO_KEYS, KeyList, group_keys
+from murmurlog.logs.workspace import Kept, KeptRuns, Workspace
 from murmurlog.privacy.sampler import Keys
 
 T = TypeVar("T")
@@ -24,8 +24,10 @@ V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 
 Integers = npt.NDArray[np.int64]
+Columns = tuple[npt.NDArray[Any], ...]
 
 SHARDS = 64  # ranges of keys, so that the sums of one range are in memory at a time
+PARTITIONS_A_SHARD = 2  # at most, so that a range is no larger in a larger log
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,11 @@ class Partitions(Protocol[T_co]):
     def add_up(self, work: Callable[[T_co], Sums]) -> "SummedShards":
         """The sums of what `work` makes of each value, stored before this returns."""
 
+    def derive_with(
+        self, answers: "Answers", work: Callable[[T_co, Columns], U]
+    ) -> "Partitions[U]":
+        """The same of each value and what the ranges of sums answered about its keys, or about more."""
+
     def results(self, work: Callable[[T_co], U]) -> Iterator[U]:
         """What `work` makes of each value, brought here one after the other."""
 
@@ -62,11 +69,14 @@ class Partitions(Protocol[T_co]):
     def share(self, value: U) -> Callable[[], U]:
         """A value that is opened inside `work`: what is public, or was published."""
 
+    def set_aside(self) -> None:
+        """Reserves room for what is kept from now on: as much as is kept now."""
+
     def close(self) -> None:
         """Deletes the values."""
 
 
-class SummedShards(Protocol):
+class Shards(Protocol):
     """Sums by key, in ranges of keys; each key is in one of them."""
 
     def __iter__(self) -> Iterator[Sums]: ...
@@ -76,6 +86,24 @@ class SummedShards(Protocol):
 
     def close(self) -> None:
         """Deletes the sums."""
+
+
+class SummedShards(Shards, Protocol):
+    """The same of values of partitions, to which answers go back."""
+
+    def answer(self, work: Callable[[int, Sums], tuple[U, Columns]]) -> "tuple[list[U], Answers]":
+        """What `work` makes of each range and its number: a result, and columns about some of its keys.
+
+        The first column is these keys, in order. What goes back to partitions never comes together in one
+        place: that may be as large as the sums.
+        """
+
+
+class Answers(Protocol):
+    """Columns about keys, in ranges of keys, on their way to the partitions that have the keys."""
+
+    def shard(self, number: int) -> Columns:
+        """The columns of a range."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +123,27 @@ class LocalPartitions(Partitions[T]):
         return LocalPartitions(_all_or_none(parts), self.workspace, self.shards)
 
     def add_up(self, work: Callable[[T], Sums]) -> "LocalShards":
-        def shards_of(part: Kept[T]) -> "_Pieces":
+        shards = max(self.shards, self.count // PARTITIONS_A_SHARD)
+
+        def shards_of(part: Kept[T]) -> KeptRuns[tuple[Keys, Integers]]:
             sums = work(part.load())
-            ends = shard_ends(sums.keys, self.shards)
-            return _Pieces(self.workspace.keep_slices((sums.keys, sums.sums), ends))
+            return self.workspace.keep_runs((sums.keys, sums.sums), shard_ends(sums.keys, shards))
 
         pieces = _all_or_none(self.workspace.map(shards_of, self.parts))
-        return LocalShards(pieces, self.workspace, self.shards)
+        return LocalShards(pieces, self.workspace, shards)
+
+    def derive_with(
+        self, answers: Answers, work: Callable[[T, Columns], U]
+    ) -> "LocalPartitions[U]":
+        assert isinstance(answers, LocalAnswers)
+
+        def derived(number: int) -> Kept[U]:
+            pieces = [runs.load(number) for runs in answers.routed]
+            columns = tuple(map(np.concatenate, zip(*pieces, strict=True)))
+            return self.workspace.keep(work(self.parts[number].load(), columns))
+
+        kept = self.workspace.map(derived, range(self.count))
+        return LocalPartitions(_all_or_none(kept), self.workspace, self.shards)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
         return self.workspace.map(lambda part: work(part.load()), self.parts)
@@ -113,27 +155,19 @@ class LocalPartitions(Partitions[T]):
     def share(self, value: U) -> Callable[[], U]:
         return partial(_same, value)
 
+    def set_aside(self) -> None:
+        self.workspace.set_aside()
+
     def close(self) -> None:
         for part in self.parts:
             part.close()
 
 
 @dataclass(frozen=True, eq=False)
-class _Pieces:
-    """The sums of one partition, a piece for each shard."""
-
-    shards: Sequence[Kept[tuple[Keys, Integers]]]
-
-    def close(self) -> None:
-        for piece in self.shards:
-            piece.close()
-
-
-@dataclass(frozen=True, eq=False)
 class LocalShards:
     """The sums of local partitions; each shard is merged when it is read."""
 
-    partitions: Sequence[_Pieces]
+    partitions: Sequence[KeptRuns[tuple[Keys, Integers]]]
     workspace: Workspace
     shards: int
 
@@ -143,15 +177,79 @@ class LocalShards:
     def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
         return self.workspace.map(lambda shard: work(self._merge(shard)), range(self.shards))
 
+    def answer(
+        self, work: Callable[[int, Sums], tuple[U, Columns]]
+    ) -> "tuple[list[U], LocalAnswers]":
+        def answered(shard: int) -> _Answered[U]:
+            pieces = self._pieces(shard)
+            keys, sums = map(np.concatenate, zip(*pieces, strict=True))
+            result, columns = work(shard, sum_by_key(keys, sums))
+            places = KeyList(columns[0]).places(keys)
+            rows = np.flatnonzero(places >= 0)
+            ends = np.cumsum([0, *(len(own) for own, _ in pieces)])
+            return _Answered(
+                result,
+                self.workspace.keep(columns),
+                self.workspace.keep_runs(
+                    tuple(column.take(places[rows], axis=0) for column in columns),
+                    np.searchsorted(rows, ends).tolist(),
+                ),
+            )
+
+        done = _all_or_none(self.workspace.map(answered, range(self.shards)))
+        answers = LocalAnswers([one.columns for one in done], [one.routed for one in done])
+        return [one.result for one in done], answers
+
     def _merge(self, shard: int) -> Sums:
-        if not self.partitions:  # a source without a batch
-            return Sums(NO_KEYS, np.zeros(0, np.int64))
-        pieces = [pieces.shards[shard].load() for pieces in self.partitions]
-        return sum_by_key(*map(np.concatenate, zip(*pieces, strict=True)))
+        return sum_by_key(*map(np.concatenate, zip(*self._pieces(shard), strict=True)))
+
+    def _pieces(self, shard: int) -> list[tuple[Keys, Integers]]:
+        """The sums of each partition in a range; of none where a source has no batch."""
+        none = NO_KEYS, np.zeros(0, np.int64)
+        return [pieces.load(shard) for pieces in self.partitions] or [none]
 
     def close(self) -> None:
         for pieces in self.partitions:
             pieces.close()
+
+
+@dataclass(frozen=True, eq=False)
+class _Answered(Generic[U]):
+    """What became of a range of sums."""
+
+    result: U
+    columns: Kept[Columns]
+    routed: KeptRuns[Columns]
+
+    def close(self) -> None:
+        self.columns.close()
+        self.routed.close()
+
+
+@dataclass(frozen=True, eq=False)
+class LocalAnswers:
+    """Answers in a workspace: the columns of each range, and of each range a run for each partition."""
+
+    columns: Sequence[Kept[Columns]]
+    routed: Sequence[KeptRuns[Columns]]
+
+    def shard(self, number: int) -> Columns:
+        return self.columns[number].load()
+
+
+@dataclass(frozen=True, eq=False)
+class SharedAnswers:
+    """Answers in a list, all of which each partition is given."""
+
+    columns: Sequence[Columns]
+
+    @property
+    def together(self) -> Columns:
+        """Those of all ranges."""
+        return tuple(map(np.concatenate, zip(*self.columns, strict=True)))
+
+    def shard(self, number: int) -> Columns:
+        return self.columns[number]
 
 
 def sum_by_key(keys: Keys, values: Integers) -> Sums:

@@ -9,7 +9,6 @@ and each distinct text has a code.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from murmurlog.logs.text_keys import (
     group_keys,
     number_keys,
 )
-from murmurlog.logs.workspace import Kept, Resident, Workspace
+from murmurlog.logs.workspace import Kept, KeptRuns, Resident, Run, Workspace
 from murmurlog.privacy.sampler import Keys
 
 NEVER = np.iinfo(np.int64).max  # the time of a row that has none: after all others
@@ -70,7 +69,7 @@ class Texts(Resident):
 
     def add(self, columns: Sequence[pa.Array]) -> int:
         """Keeps the columns of a batch; the id of the first column's first row."""
-        kept = [self._workspace.keep(_copy_of(texts)) for texts in columns]
+        kept = [self._workspace.keep(texts) for texts in columns]
         with self._workspace.lock:
             self._batches.append(kept)
             return len(self._batches) - 1 << ROW_BITS
@@ -88,7 +87,9 @@ class Texts(Resident):
             parts.append(clean.cast(pa.large_string()))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return pa.concat_arrays(parts).take(pa.array(back))
+        texts = pa.concat_arrays(parts)
+        parts.clear()  # may be as large
+        return texts.take(pa.array(back))
 
     def _column(self, column: int, batch: int) -> pa.Array:
         return self._batches[batch][column].load(mapped=True)
@@ -99,14 +100,6 @@ class Texts(Resident):
             for kept in columns:
                 kept.close()
         self._batches.clear()
-
-
-def _copy_of(texts: pa.Array) -> pa.Array:
-    """The texts in buffers of their size: those of a reader are up to twice as large.
-
-    Arrow's own pool would take huge pages, which cost more here than they save.
-    """
-    return pa.concat_arrays([texts, texts[:0]], memory_pool=pa.system_memory_pool())
 
 
 def in_column(ids: Integers, column: int) -> Integers:
@@ -283,25 +276,30 @@ class RowReader:
         advance: Callable[[int], None] = lambda _: None,
     ) -> "ReadRows":
         """The rows by partition, and how many were dropped."""
-        buckets: list[list[Kept[Lines]]] = [[] for _ in range(1 << self.bits)]
-        total = RowCounts()
+        routed, total = list[KeptRuns[Lines]](), RowCounts()
 
-        def work(batch: pa.RecordBatch) -> tuple[list[Kept[Lines]], RowCounts]:
+        def work(batch: pa.RecordBatch) -> tuple[KeptRuns[Lines], RowCounts]:
             clean, counts = self.clean(batch)
             lines, ends = self.lines(clean, self.texts.add(clean.texts))
-            return workspace.keep_slices(lines, ends), counts
+            return workspace.keep_runs(lines, ends), counts
 
-        for pieces, counts in workspace.map(work, batches):
-            for bucket, piece in zip(buckets, pieces, strict=True):
-                bucket.append(piece)
+        for lines, counts in workspace.map(work, batches):
+            routed.append(lines)
             total.add(counts)
             advance(counts.keyed)
-        parts = workspace.map(lambda bucket: list(self.partitions(bucket, workspace)), buckets)
+
+        def settle(bucket: int) -> list[Kept[Rows]]:
+            return [*self.partitions([lines[bucket] for lines in routed], workspace)]
+
+        parts = workspace.map(settle, range(1 << self.bits))
         partitions = LocalPartitions([part for some in parts for part in some], workspace)
         return ReadRows(partitions=partitions, counts=total)
 
     def partitions(
-        self, pieces: list[Kept[Lines]], workspace: Workspace, used: int | None = None
+        self,
+        pieces: Sequence[Run[Lines] | Kept[Lines]],
+        workspace: Workspace,
+        used: int | None = None,
     ) -> Iterator[Kept[Rows]]:
         """The partitions that a bucket of units comes to: one, or more if it is too large for one."""
         used = self.bits if used is None else used
@@ -317,17 +315,13 @@ class RowReader:
             many = rows > self.most_rows or size > self.most_bytes
             if used < 64 and many and (waiting[0].unit != waiting[0].unit[0]).any():
                 # Too many units: each goes to one of several smaller buckets.
-                smaller: list[list[Kept[Lines]]] = [[] for _ in range(1 << SPLIT_BITS)]
-                later = pieces[number + 1 :]
-                for lines in chain(waiting, (piece.load() for piece in later)):
-                    parts = workspace.keep_slices(*self.route(lines, used, SPLIT_BITS))
-                    for bucket, part in zip(smaller, parts, strict=True):
-                        bucket.append(part)
-                waiting.clear()
-                for piece in later:
+                smaller = [workspace.keep_runs(*self.route(waiting.pop(), used, SPLIT_BITS))]
+                for piece in pieces[number + 1 :]:
+                    smaller.append(workspace.keep_runs(*self.route(piece.load(), used, SPLIT_BITS)))
                     piece.close()
-                for bucket in smaller:
-                    yield from self.partitions(bucket, workspace, used + SPLIT_BITS)
+                for bucket in range(1 << SPLIT_BITS):
+                    own = [lines[bucket] for lines in smaller]
+                    yield from self.partitions(own, workspace, used + SPLIT_BITS)
                 return
         if waiting:
             yield workspace.keep(self.settle(Lines.join(waiting)))

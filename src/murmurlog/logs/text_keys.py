@@ -56,7 +56,7 @@ class TextKeys(Resident):
 
         A copy in another process has these and draws none of its own.
         """
-        self._texts.first(-(-longest // 4) + 3)
+        self._texts.first(_numbers_of(longest))
         self._items.first(1 + 5 * MOST_PARTS)
         self._lists.first(2 + 4 * members)
 
@@ -163,6 +163,15 @@ def _is_of_lists(column: pa.Array) -> bool:
 def _members(column: pa.Array) -> int:
     """The texts of a column."""
     return len(pc.list_flatten(column)) if _is_of_lists(column) else len(column)
+
+
+def bytes_of_numbers(longest: int) -> int:
+    """What the numbers for texts of up to so many bytes take."""
+    return 8 * LANES * _numbers_of(longest)
+
+
+def _numbers_of(longest: int) -> int:
+    return -(-longest // 4) + 3
 
 
 class _Numbers:

@@ -6,10 +6,12 @@ which are deleted with the value, at the latest with the workspace. Whether a va
 changes what it is. Knows nothing about logs.
 """
 
+import ctypes
 import math
 import mmap
 import os
 import pickle
+import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +21,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import accumulate, count, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -33,41 +35,27 @@ T = TypeVar("T")
 R = TypeVar("R")
 C = TypeVar("C", bound=tuple[Any, ...])
 
-ROOM = 0.5  # of the memory for values that are kept; the rest is for work on them
-DISK_FULL = (
-    "there is no room left for temporary files: set TMPDIR to a larger disk, or raise --memory"
-)
-
 
 @dataclass(eq=False)
 class Kept(Generic[T]):
-    """A value of the workspace: in memory, or in a part of a file."""
+    """A value of the workspace: in memory, or in a file of its own."""
 
     workspace: "Workspace"
     size: int
     value: T | None
-    file: "_File | None" = None
-    start: int = 0
-    columns: "_Columns | None" = None  # of a run of rows in a file
+    file: Path | None = None
 
     def load(self, *, mapped: bool = False) -> T:
         """The value; from a file a new copy, or, if mapped, one whose arrays stay in the file."""
         if self.file is None:
             assert self.value is not None
             return self.value
-        if self.columns is None:
-            value: T = self.workspace.read(self.file.path, mapped=mapped)
-        else:
-            data = np.fromfile(self.file.path, np.uint8, self.size, offset=self.start)
-            value = self.columns.read(data)
+        value: T = self.workspace.read(self.file, mapped=mapped)
         return value
 
     def close(self) -> None:
-        """Forgets the value, and its file with the last value in it."""
-        if self.file is not None:
-            self.file.release()
-        elif self.value is not None:
-            self.workspace.free(self.size)
+        """Forgets the value, and its file."""
+        self.workspace.release(self.size, self.file)
         self.value, self.file, self.size = None, None, 0
 
     def __del__(self) -> None:
@@ -75,24 +63,86 @@ class Kept(Generic[T]):
         self.close()
 
 
-class _Columns(NamedTuple):
-    """The type of a tuple of arrays, and the type and shape of each."""
+@dataclass(eq=False)
+class KeptRuns(Generic[C]):
+    """Runs of the rows of columns, each from one end to the next: all in memory, or in one file."""
 
-    kind: Any
-    arrays: list[tuple[Any, tuple[int, ...]]]
+    workspace: "Workspace"
+    size: int
+    ends: npt.NDArray[np.int64]
+    value: C | None
+    like: C  # no rows of the same columns
+    file: Path | None = None
+    # Reentrant: wherever objects are made, the collector may drop another run.
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def read(self, data: npt.NDArray[np.uint8]) -> Any:
-        """The arrays, of which these are the bytes."""
-        counts = [math.prod(shape) for _, shape in self.arrays]
-        sizes = [
-            count * dtype.itemsize for count, (dtype, _) in zip(counts, self.arrays, strict=True)
-        ]
-        return self.kind(
-            np.frombuffer(data, dtype, count, offset=start).reshape(shape)
-            for start, count, (dtype, shape) in zip(
-                accumulate(sizes, initial=0), counts, self.arrays, strict=False
+    def __post_init__(self) -> None:
+        self.left = len(self)
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, number: int) -> "Run[C]":
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        return Run(self, number)
+
+    def load(self, number: int) -> C:
+        """The columns of a run."""
+        start, end = self.ends[number : number + 2].tolist()
+        kind = type(self.like)
+        if self.value is not None:
+            return kind(column[start:end] for column in self.value)
+        assert self.file is not None
+        width = _bytes_of_rows(self.like, 1)
+        data = np.fromfile(self.file, np.uint8, (end - start) * width, offset=start * width)
+        sizes = [_bytes_of_rows([column], end - start) for column in self.like]
+        return kind(
+            np.frombuffer(data, column.dtype, math.prod(shape), offset=first).reshape(shape)
+            for first, column, shape in zip(
+                accumulate(sizes, initial=0),
+                self.like,
+                [(end - start, *column.shape[1:]) for column in self.like],
+                strict=False,
             )
         )
+
+    def close_run(self) -> None:
+        """One run less is needed; the last one takes all with it."""
+        with self.lock:
+            self.left -= 1
+            last = self.left == 0
+        if last:
+            self.close()
+
+    def close(self) -> None:
+        """Forgets all runs, and their file."""
+        self.workspace.release(self.size, self.file)
+        self.value, self.file, self.size = None, None, 0
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Generic[C]):
+    """One of several runs."""
+
+    runs: KeptRuns[C]
+    number: int
+
+    def load(self) -> C:
+        """The columns of the run."""
+        return self.runs.load(self.number)
+
+    def close(self) -> None:
+        """Forgets the run; to be called once."""
+        self.runs.close_run()
+
+
+def _bytes_of_rows(columns: Iterable[Array], rows: int) -> int:
+    """What so many rows of columns take."""
+    return sum(rows * column.itemsize * math.prod(column.shape[1:]) for column in columns)
 
 
 class Resident:
@@ -121,19 +171,16 @@ class _Unpickler(pickle.Unpickler):
 
 
 class Workspace:
-    """A private folder, memory and threads. Use `open_workspace()`."""
+    """A private folder, memory for kept values, and threads. Use `open_workspace()`."""
 
     def __init__(self, folder: Callable[[], Path], *, memory: int, threads: int) -> None:
         self._folder, self._names = folder, count()
         self.lock, self._used = threading.RLock(), 0
+        self._in_files = 0  # bytes
+        self._aside: tuple[Path, int] | None = None
         self.memory, self.threads = memory, threads
         self._residents = dict[int, Resident]()  # held here: values in files only name them
         self._pools, self._closed = WeakSet[ThreadPoolExecutor](), False
-
-    @property
-    def room(self) -> int:
-        """The bytes that kept values may take in memory."""
-        return int(self.memory * ROOM)
 
     @property
     def folder(self) -> Path:
@@ -163,35 +210,26 @@ class Workspace:
         size = int(sizes.sum())
         if self._take(size):
             return Kept(workspace=self, size=size, value=value)
-        file = _File(self._new_file(), 1)
-        with self._writing(file.path) as out:
+        with self._writing(size) as out:
             out.write(np.int64(len(sizes)).tobytes() + sizes.tobytes() + head)
             for buffer in buffers:
                 out.write(buffer)
-        return Kept(workspace=self, size=size, value=None, file=file)
+        return Kept(workspace=self, size=size, value=None, file=Path(out.name))
 
-    def keep_slices(self, columns: C, ends: Sequence[int]) -> "list[Kept[C]]":
-        """Runs of the rows of columns, each from one end to the next: all in memory, or in one file."""
-        bounds = list(pairwise(ends))
-        runs = [type(columns)(column[start:end] for column in columns) for start, end in bounds]
-        sizes = [sum(column.nbytes for column in run) for run in runs]
-        if self._take(sum(sizes)):
-            return [
-                Kept(workspace=self, size=size, value=run)
-                for run, size in zip(runs, sizes, strict=True)
-            ]
-        file = _File(self._new_file(), len(runs))
-        with self._writing(file.path) as out:
-            for run in runs:
-                for column in run:
-                    out.write(np.ascontiguousarray(column).data)
-        return [
-            Kept(
-                workspace=self, size=size, value=None, file=file, start=start,
-                columns=_Columns(type(run), [(column.dtype, column.shape) for column in run]),
-            )
-            for start, size, run in zip(accumulate(sizes, initial=0), sizes, runs, strict=False)
-        ]  # fmt: skip
+    def keep_runs(self, columns: C, ends: Sequence[int]) -> KeptRuns[C]:
+        """Runs of the rows of columns, each from one end to the next; the last end is that of the columns."""
+        kind, size = type(columns), sum(column.nbytes for column in columns)
+        like = kind(column[:0].copy() for column in columns)
+        bounds = np.array(ends, np.int64)
+        if self._take(size):
+            return KeptRuns(workspace=self, size=size, ends=bounds, value=columns, like=like)
+        with self._writing(size) as out:
+            for start, end in pairwise(ends):
+                for column in columns:
+                    out.write(np.ascontiguousarray(column[start:end]).data)
+        return KeptRuns(
+            workspace=self, size=size, ends=bounds, value=None, like=like, file=Path(out.name)
+        )
 
     def _pickled(self, value: Any) -> tuple[bytes, list[memoryview]]:
         """A value without its arrays, and the bytes of these, which are not copied."""
@@ -217,12 +255,13 @@ class Workspace:
         unpickler.residents = self._residents
         return unpickler.load()
 
-    def _new_file(self) -> Path:
-        return self.folder / f"{next(self._names)}.values"
-
     @contextmanager
-    def _writing(self, path: Path) -> "Iterator[BinaryIO]":
-        """A new file that only this user can read, which is gone if it cannot be written."""
+    def _writing(self, size: int) -> "Iterator[BinaryIO]":
+        """A new file of so many bytes that only this user can read, which is gone if it cannot be written."""
+        path = self.folder / f"{next(self._names)}.values"
+        with self.lock:
+            self._in_files += size
+            self._use_what_is_aside(size)
 
         def create(name: str, flags: int) -> int:
             with self.lock:  # so that the folder is not removed at this moment
@@ -233,20 +272,70 @@ class Workspace:
             with open(path, "xb", opener=create) as out:
                 yield out
         except OSError as error:
-            path.unlink(missing_ok=True)
-            raise EngineError(DISK_FULL) from error
+            self.release(size, path)
+            raise EngineError(
+                f"there is no room left for temporary files in {str(self.folder.parent)!r}: set TMPDIR to "
+                "a larger disk, or raise --memory"
+            ) from error
 
     def _take(self, size: int) -> bool:
         with self.lock:
             self._check_open()
-            fits = self._used + size <= self.room
+            fits = self._used + size <= self.memory
             self._used += size * fits
             return fits
 
-    def free(self, size: int) -> None:
-        """Values of so many bytes have left the memory."""
+    def release(self, size: int, file: Path | None) -> None:
+        """A value of so many bytes has left the memory, or its file."""
         with self.lock:
-            self._used -= size
+            if file is None:
+                self._used -= size
+            else:
+                self._in_files -= size
+        if file is not None:
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
+
+    def check_space(self, need: int) -> None:
+        """Raises unless values of so many bytes have room in memory and on the disk of the folder."""
+        need -= self.memory
+        if need > 0 and need > (free := shutil.disk_usage(self.folder).free):
+            place = self.folder.parent
+            raise EngineError(
+                f"about {in_words(need)} of temporary files are needed, and {str(place)!r} has "
+                f"{in_words(free)} free: set TMPDIR to a larger disk, or raise --memory"
+            )
+
+    def set_aside(self) -> None:
+        """Reserves disk space for as much again as all values of now, beyond what memory has room for.
+
+        What is kept from then on takes it. A round keeps a part of what the round before it kept.
+        """
+        with self.lock:
+            need = self._in_files + self._used - (self.memory - self._used)
+            if need <= 0 or self._aside is not None:
+                return
+            path = self.folder / "aside"
+            try:
+                with open(
+                    path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)
+                ) as out:
+                    if hasattr(os, "posix_fallocate"):  # not on macOS
+                        os.posix_fallocate(out.fileno(), 0, need)
+            except OSError as error:
+                path.unlink(missing_ok=True)
+                raise EngineError(
+                    f"{in_words(need)} of disk space for the rest of the work could not be set aside in "
+                    f"{str(self.folder.parent)!r}: set TMPDIR to a larger disk, or raise --memory"
+                ) from error
+            self._aside = path, need
+
+    def _use_what_is_aside(self, size: int) -> None:
+        if self._aside is not None:
+            path, left = self._aside
+            left = max(0, left - size)
+            os.truncate(path, left)
+            self._aside = path, left
 
     def map(self, work: Callable[[T], R], inputs: Iterable[T]) -> Iterator[R]:
         """The results of `work` in the order of its inputs, of which no more are taken than threads need.
@@ -255,6 +344,7 @@ class Workspace:
         """
         if self.threads == 1:
             yield from map(work, inputs)
+            self._trim()
             return
         with ThreadPoolExecutor(self.threads) as pool:
             self._pools.add(pool)
@@ -270,6 +360,23 @@ class Workspace:
             finally:
                 for future in waiting:
                     future.cancel()
+        self._trim()
+
+    def _trim(self) -> None:
+        """Where memory is short: gives what work has left to the system, as allocators do not."""
+        if _malloc_trim is not None and self._in_files:
+            _malloc_trim(0)
+
+
+def _find_malloc_trim() -> Callable[[int], int] | None:
+    """The function of the GNU C library; None with others."""
+    with suppress(OSError, AttributeError):
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+        return trim
+    return None
+
+
+_malloc_trim = _find_malloc_trim()
 
 
 @contextmanager
@@ -308,18 +415,6 @@ def memory_of_machine() -> int:
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.8)
 
 
-@dataclass
-class _File:
-    """A file that is deleted when none of its values is needed any more."""
-
-    path: Path
-    values: int
-    # Reentrant: wherever objects are made, the collector may drop another value of the file.
-    lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def release(self) -> None:
-        with self.lock:
-            self.values -= 1
-            if self.values == 0:
-                with suppress(OSError):
-                    self.path.unlink(missing_ok=True)
+def in_words(size: int) -> str:
+    """A number of bytes for people."""
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{-(-size // 10**6)} MB"

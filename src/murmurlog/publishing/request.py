@@ -218,7 +218,9 @@ class Running(Group):
     """Engine."""
 
     engine: Annotated[str, Option(help="Where it runs: duckdb or spark.")] = "duckdb"
-    memory: Annotated[str | None, Option(help="Memory limit, such as 8GB; more is spilled.")] = None
+    memory: Annotated[
+        str | None, Option(help="Memory of the process, 600MB or more, such as 8GB.")
+    ] = None
     master: Annotated[str | None, Option(help="spark: spark://host:7077, or local[*].")] = None
     scratch: Annotated[str | None, Option(help="spark: a folder that all workers reach.")] = None
 

@@ -87,6 +87,7 @@ def _count_and_draw(
         if kind not in waiting:
             count(kind)
     _count_nothing(plans, waiting, log, view, entropy)
+    log.partitions.set_aside()  # a full disk is seen before the budget is spent
     account = reserve()
     # Queries before tables that name them, and left_out last.
     for kind in sorted(plans, key=lambda k: (k in waiting, k != "query", k == "left_out")):

@@ -14,11 +14,13 @@ import pytest
 from murmurlog.bundle import scratch as scratch_module
 from murmurlog.bundle.scratch import PREFIX, scratch, sweep
 from murmurlog.errors import EngineError, InputError, UsageError
-from murmurlog.logs.engines.duckdb import bits_of, connect
+from murmurlog.logs.engines.duckdb import bits_for, connect, rows_of
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.logs.log import read
+from murmurlog.logs.memory import MemoryPlan, least_memory
 from murmurlog.logs.rows import RowReader
 from murmurlog.logs.source import find
+from murmurlog.publishing.release import release
 
 
 def test_duckdb_is_open_only_while_a_log_is_read(tmp_path, engine, monkeypatch):
@@ -57,19 +59,21 @@ def test_duckdb_is_closed_after_an_error_and_leaves_nothing(tmp_path, monkeypatc
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_the_number_of_partitions_follows_from_the_size_of_the_source(tmp_path):
-    def bits(rows, threads=2, **changes):
-        path = tmp_path / "log.parquet"
-        pq.write_table(pa.table({"user": pa.array(range(rows)), "query": ["x"] * rows}), path)
-        return bits_of(replace(find(str(path)), **changes), threads=threads)
+def test_the_number_of_partitions_follows_from_the_size_of_the_source_and_the_memory(tmp_path):
+    def bits(rows, memory=10**11, cores=2):
+        return bits_for(rows, MemoryPlan.of(memory, cores=cores))
 
-    assert [bits(10), bits(99_999), bits(100_000), bits(1_100_000)] == [0, 0, 2, 3]
-    assert bits(100_000, threads=8) == 4
+    assert [bits(10), bits(99_999), bits(100_000), bits(2_500_000)] == [0, 0, 2, 3]
+    assert bits(100_000, cores=8) == 4
+    assert bits(2_500_000, memory=least_memory()) == 4
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table({"user": pa.array(range(300)), "query": ["x"] * 300}), path)
+    assert rows_of(find(str(path))) == 300
     text = tmp_path / "log.csv"
     text.write_text("user,query\n" + "someone,some words\n" * 1_000)
-    assert bits_of(find(str(text)), threads=2) == 0
-    os.truncate(text, 10**12)  # no more than are useful, however large it is
-    assert bits_of(find(str(text)), threads=2) == 10
+    assert rows_of(find(str(text))) < 1_000
+    os.truncate(text, 10**12)
+    assert bits(rows_of(find(str(text)))) == 11  # no more than are useful, however large it is
 
 
 def test_a_memory_limit_that_is_no_size_is_named():
@@ -80,12 +84,19 @@ def test_a_memory_limit_that_is_no_size_is_named():
         pass
 
 
-@pytest.mark.parametrize("memory", ["1KB", "0MB", "1.9MB", "1001TB", "9" * 400 + "TB"])
-def test_a_memory_limit_that_no_engine_can_keep_is_named(memory, tmp_path):
-    with pytest.raises(UsageError, match="give it 2MB to 1000TB"), connect(memory=memory):
+@pytest.mark.parametrize("memory", ["1KB", "0MB", "500MB", "1001TB", "9" * 400 + "TB"])
+def test_memory_that_the_largest_unit_does_not_fit_into_is_refused_before_anything_is_read(memory):
+    least = -(-least_memory() // 10**6)
+    with pytest.raises(UsageError, match=f"give it {least} MB to 1000 TB"), connect(memory=memory):
         pass
-    with connect(memory="2MB", folder=tmp_path) as engine:
-        assert engine.workspace.memory < 2_000_000
+    with pytest.raises(UsageError, match="give it"):
+        release("there is no such log", out="out", epsilon=1.0, memory=memory)
+
+
+def test_the_least_memory_is_enough_for_an_engine(tmp_path):
+    with connect(memory=f"{-(-least_memory() // 10**6)}MB", folder=tmp_path) as engine:
+        assert engine.memory.threads == 1
+        assert engine.workspace.memory < 10**6
 
 
 def test_a_scratch_folder_is_private_and_gone_afterwards(tmp_path):
@@ -143,5 +154,7 @@ def test_a_file_damaged_in_the_middle_is_an_input_error(tmp_path):
 def test_too_little_memory_is_said(tmp_path):
     path = tmp_path / "log.parquet"
     write(invent(rows=200_000, seed=1), path)
-    with pytest.raises(EngineError, match="ran out of memory"), connect(memory="5MB") as engine:
-        read(find(str(path)), engine=engine)
+    with pytest.raises(EngineError, match="ran out of memory"), connect() as engine:
+        read(
+            find(str(path)), engine=replace(engine, memory=replace(engine.memory, duckdb=5_000_000))
+        )

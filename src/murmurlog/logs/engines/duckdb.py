@@ -6,7 +6,7 @@ DuckDB is open only while a log is read, so that its memory is free for what fol
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,24 +16,29 @@ import pyarrow as pa
 
 from murmurlog.bundle.progress import Advance
 from murmurlog.errors import EngineError, InputError, UsageError
+from murmurlog.logs import workspace
 from murmurlog.logs.cleaning import Cleaning, column_cleaners
 from murmurlog.logs.duckdb_rows import count_rows, read_batches, size_of
+from murmurlog.logs.memory import MemoryPlan, least_memory
 from murmurlog.logs.rows import ReadRows, RowCounts, RowReader, Texts
 from murmurlog.logs.source import Source
 from murmurlog.logs.sql import quoted
 from murmurlog.logs.text_keys import TextKeys
-from murmurlog.logs.workspace import Workspace, open_workspace
+from murmurlog.logs.workspace import (
+    Workspace,
+    in_words,
+    memory_of_machine,
+    open_workspace,
+)
 
-LEAST_MEMORY = 2_000_000  # bytes; with less DuckDB cannot even be started
 MOST_MEMORY = 10**15
-READING = 0.5  # of the memory for DuckDB at most; what it reads is kept beside it
 READING_A_THREAD = 32_000_000  # bytes of DuckDB, for a row group of a Parquet file
-ROWS_A_PARTITION = 400_000  # work on so many stays near the CPU's cache
 FEW_ROWS = 100_000  # not worth several partitions
-MOST_BITS = 10
+MOST_BITS = 11
 BYTES_A_ROW = 60  # of text; only to choose a number of partitions
 UNPACKED = 4  # times the bytes of compressed text
 ROWS_OF_A_SERVER = 4_000_000  # which does not say how many there are
+SCRATCH_A_ROW = 150  # bytes of texts, keys and codes of a row, in memory or in files
 OUT_OF_MEMORY = (
     "the engine ran out of memory or of disk space to spill to. Raise --memory, or set TMPDIR to a "
     "larger disk."
@@ -53,6 +58,7 @@ class DuckEngine:
     """Reads logs into a workspace of this machine. Use `connect()`."""
 
     workspace: Workspace
+    memory: MemoryPlan
 
     name = "duckdb"
 
@@ -74,10 +80,13 @@ class DuckEngine:
     ) -> ReadRows:
         """The clean rows of a source in partitions of units."""
         counts = RowCounts()  # of records that cannot be read
+        rows = rows_of(source)
+        self.workspace.check_space(rows * SCRATCH_A_ROW)
         reader = RowReader(
             cleaning=cleaning, text_keys=text_keys, texts=Texts(self.workspace, column_cleaners(cleaning)),
-            unit=unit, bits=bits_of(source, threads=self.workspace.threads),
+            unit=unit, bits=bits_for(rows, self.memory),
         )  # fmt: skip
+        reader = replace(reader, most_rows=min(reader.most_rows, self.memory.most_rows))
 
         def count(rows: int) -> None:  # of text bytes are measured, where it is read
             advance(0 if source.dialect else rows, rows=rows)
@@ -93,14 +102,16 @@ class DuckEngine:
 
     def batches(self, source: Source, **asked: Any) -> Generator[pa.RecordBatch, None, None]:
         """The rows of a source, by a connection that is closed with the last of them."""
-        with _translate_errors(), open_duckdb(self.workspace) as connection:
-            yield from read_batches(source, connection=connection, **asked)
+        with _translate_errors(), open_duckdb(self.workspace, self.memory.duckdb) as connection:
+            rows = self.memory.rows_a_batch
+            yield from read_batches(source, connection=connection, rows=rows, **asked)
 
 
 @contextmanager
-def open_duckdb(workspace: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that uses a part of the workspace's memory, and its folder beyond that."""
-    memory = int(workspace.memory * READING)
+def open_duckdb(
+    workspace: Workspace, memory: int = 10 * READING_A_THREAD
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that uses so much memory, and the workspace's folder beyond that."""
     settings = SETTINGS | {
         "temp_directory": str(workspace.folder / "spill"),
         "memory_limit": f"{memory}B",
@@ -112,19 +123,24 @@ def open_duckdb(workspace: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def bits_of(source: Source, *, threads: int) -> int:
-    """How many bits of a unit's key say in which partition it is, by the size of the source.
-
-    The number of partitions decides where a unit is counted, never what.
-    """
+def rows_of(source: Source) -> int:
+    """How many rows a source has, or about as many as its size lets expect."""
     rows = count_rows(source)
     if rows is None:
         size = size_of(source)
         packed = UNPACKED if any(source.compressions) else 1
         rows = ROWS_OF_A_SERVER if size is None else size * packed // BYTES_A_ROW
+    return rows
+
+
+def bits_for(rows: int, memory: MemoryPlan) -> int:
+    """How many bits of a unit's key say in which partition it is, by the number of rows.
+
+    The number of partitions decides where a unit is counted, never what.
+    """
     if rows < FEW_ROWS:
         return 0
-    partitions = max(-(-rows // ROWS_A_PARTITION), 2 * threads)
+    partitions = max(-(-rows // memory.rows_a_partition), 2 * memory.threads)
     return min(MOST_BITS, (partitions - 1).bit_length())
 
 
@@ -152,27 +168,28 @@ def _translate_errors() -> Iterator[None]:
 
 
 def check_memory(memory: str | None) -> None:
-    """Raises unless it is a size, such as 8GB."""
+    """Raises unless it is a size, such as 8GB, with which any log can be read and counted."""
     if memory:
         _bytes_of(memory)
 
 
 def _bytes_of(memory: str) -> int:
-    """The bytes of it that a log may take: the process itself takes up to a gigabyte."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])(i?)B", memory, re.IGNORECASE)
     if not match:
-        raise UsageError(f"--memory {memory!r} is not a size: write it as 8GB or 500MB")
+        raise UsageError(f"--memory {memory!r} is not a size: write it as 8GB or 800MB")
     size = float(match[1]) * (1024 if match[3] else 1000) ** ("KMGT".index(match[2].upper()) + 1)
-    if not LEAST_MEMORY <= size <= MOST_MEMORY:
+    if not least_memory() <= size <= MOST_MEMORY:
         raise UsageError(
-            f"--memory {memory!r:.40} is not a size that the engine can start with: give it 2MB to 1000TB"
+            f"--memory {memory!r:.40} is not enough for the largest unit that counts, or too much: give it "
+            f"{in_words(least_memory())} to 1000 TB"
         )
-    return int(size - min(size / 5, 1e9))
+    return int(size)
 
 
 @contextmanager
 def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterator[DuckEngine]:
     """An engine in a new private folder below `folder` (default: the system's temporary folder)."""
-    size = _bytes_of(memory) if memory else None
-    with open_workspace(memory=size, folder=folder) as workspace:
-        yield DuckEngine(workspace)
+    size = _bytes_of(memory) if memory else max(memory_of_machine(), least_memory())
+    plan = MemoryPlan.of(size, cores=workspace.cores())
+    with open_workspace(memory=plan.kept, threads=plan.threads, folder=folder) as place:
+        yield DuckEngine(place, plan)

@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from murmurlog.logs.engines.spark_worker import Work, derive, derive_with, merge, split_sums, unpack
-from murmurlog.logs.partitions import Partitions, Sums
+from murmurlog.logs.engines.spark_worker import (
+    Work,
+    derive,
+    derive_with,
+    merge,
+    split_sums,
+    unpack,
+    work_with,
+)
+from murmurlog.logs.partitions import Answers, Columns, Partitions, SharedAnswers, Sums
 from murmurlog.logs.rows import RowReader
 from murmurlog.logs.text_keys import TextKeys
 
@@ -26,6 +34,9 @@ class Stored(Protocol):
 
     def read(self, number: int | None = None) -> Iterator[tuple[int, bytes]]:
         """The values, packed, one after the other, by number; or those with one number."""
+
+    def numbers(self) -> list[int]:
+        """The number of each value, in order."""
 
     def close(self) -> None:
         """Deletes the values."""
@@ -51,18 +62,24 @@ class SparkPartitions(Partitions[T]):
     """Values of the partitions of a log, on workers."""
 
     stored: Stored
-    number: int  # of partitions
+    numbers: Sequence[int]  # of partitions, in order
     workers: Workers
     reader: Callable[[], RowReader]  # with the numbers of the keys, on the workers
     text_keys: TextKeys
 
     @property
     def count(self) -> int:
-        return self.number
+        return len(self.numbers)
 
     def derive(self, work: Callable[[T], U]) -> "SparkPartitions[U]":
         stored = self.workers.run(self.stored, partial(derive, work=work), reader=self.reader)
-        return SparkPartitions(stored, self.number, self.workers, self.reader, self.text_keys)
+        return SparkPartitions(stored, self.numbers, self.workers, self.reader, self.text_keys)
+
+    def derive_with(
+        self, answers: Answers, work: Callable[[T, Columns], U]
+    ) -> "SparkPartitions[U]":
+        assert isinstance(answers, SharedAnswers)
+        return self.derive(partial(work_with, work=work, columns=self.share(answers.together)))
 
     def add_up(self, work: Callable[[T], Sums]) -> "SparkShards":
         stored = self.workers.exchange(
@@ -74,10 +91,14 @@ class SparkPartitions(Partitions[T]):
         return self._brought(partial(derive, work=work))
 
     def results_with(self, work: Callable[[T, V], U], values: Sequence[V]) -> Iterator[U]:
-        return self._brought(partial(derive_with, work=work, values=self.share(values)))
+        shared = self.share(dict(zip(self.numbers, values, strict=True)))
+        return self._brought(partial(derive_with, work=work, values=shared))
 
     def share(self, value: U) -> Callable[[], U]:
         return self.workers.share(value)
+
+    def set_aside(self) -> None:
+        """Nothing: the disks are those of the cluster."""
 
     def _brought(self, work: Work) -> Iterator[Any]:
         with closing(self.workers.run(self.stored, work, reader=self.reader)) as stored:
@@ -101,6 +122,12 @@ class SparkShards:
 
     def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
         return map(work, self)
+
+    def answer(
+        self, work: Callable[[int, Sums], tuple[U, Columns]]
+    ) -> tuple[list[U], SharedAnswers]:
+        done = [work(number, shard) for number, shard in enumerate(self)]
+        return [result for result, _ in done], SharedAnswers([columns for _, columns in done])
 
     def close(self) -> None:
         self.stored.close()

@@ -24,7 +24,7 @@ from murmurlog.counting.tally import label
 from murmurlog.counting.unit_weights import give_weights
 from murmurlog.errors import EngineError, Refused, UsageError
 from murmurlog.logs.log import Log
-from murmurlog.logs.partitions import Partitions, SummedShards, Sums
+from murmurlog.logs.partitions import Answers, Columns, Partitions, SummedShards, Sums
 from murmurlog.logs.rows import Rows
 from murmurlog.logs.text_keys import (
     NO_KEYS,
@@ -104,7 +104,7 @@ class AliveItems(NamedTuple):
 
 
 class Alive(NamedTuple):
-    """What is alive after a round, by ascending key; and what is remembered of it."""
+    """What is alive after a round, by ascending key, and what is remembered of it: of a range, or a partition."""
 
     keys: KeyList
     attention: Integers
@@ -112,12 +112,10 @@ class Alive(NamedTuple):
     pool: Integers
 
     @classmethod
-    def join(cls, parts: "Sequence[Alive]") -> "Alive":
-        """That of all ranges of keys."""
-        keys, *columns = zip(*parts, strict=True)
-        return cls(
-            KeyList(np.concatenate([part.keys for part in keys])), *map(np.concatenate, columns)
-        )
+    def of(cls, columns: Columns) -> "Alive":
+        """From the columns that it consists of."""
+        keys, attention, remembered, pool = columns
+        return cls(KeyList(keys), attention, remembered, pool)
 
 
 class Outcome(NamedTuple):
@@ -216,24 +214,21 @@ def select(
     items: Partitions[BoundedItems | AliveItems] = candidates.bounded
     pools = [KeyList.of(candidates.text_keys.columns(_columns(pool))) for pool in candidates.pools]
     held: list[list[Keys]] = [[NO_KEYS] for _ in pools]
-    passed, alive = [NO_KEYS], None
+    passed, answers = [NO_KEYS], None
     for k, scale in enumerate(scales):
-        stream = entropy.stream("round", k + 1)
-        going_on = list[Alive]()
         decide_shard = partial(
-            _decide_shard, k=k, scale=scale, alive=alive, pools=pools, decide=decide, stream=stream
-        )
-        for shard in sums.map(decide_shard):
+            _decide_shard, k=k, scale=scale, before=answers, pools=pools, decide=decide,
+            stream=entropy.stream("round", k + 1),
+        )  # fmt: skip
+        shards, answers = sums.answer(decide_shard)
+        for shard in shards:
             passed.append(shard.passed)
-            going_on.append(shard.goes_on)
-            if alive is None:
-                for parts, keys in zip(held, shard.in_pools, strict=True):
-                    parts.append(keys)
+            for parts, keys in zip(held, shard.in_pools, strict=True):
+                parts.append(keys)
         advance()
-        if k + 1 == len(scales) or not any(len(part.keys) for part in going_on):
+        if k + 1 == len(scales) or not any(shard.alive for shard in shards):
             break
-        alive = Alive.join(going_on)
-        following = items.derive(partial(keep_alive, alive=items.share(alive)))
+        following = items.derive_with(answers, _keep_own_alive)
         if k:
             sums.close()
             items.close()
@@ -246,32 +241,38 @@ class _DecidedShard(NamedTuple):
     """What a round decides about a range of keys."""
 
     passed: Keys
-    goes_on: Alive
-    in_pools: tuple[Keys, ...]  # of each pool the keys that somebody holds
+    alive: int  # how many go on
+    in_pools: tuple[Keys, ...]  # in round 1, of each pool the keys that somebody holds
 
 
 def _decide_shard(
+    number: int,
     shard: Sums,
     *,
     k: int,
     scale: float,
-    alive: Alive | None,
+    before: Answers | None,
     pools: Sequence[KeyList],
     decide: Decide,
     stream: Entropy,
-) -> _DecidedShard:
-    remembered, pool = _in_pools(shard.keys, pools) if alive is None else _known(shard.keys, alive)
+) -> tuple[_DecidedShard, Columns]:
+    """The decision, and what is alive after it with what is remembered of it."""
+    if before is None:
+        remembered, pool = _in_pools(shard.keys, pools)
+        in_pools = tuple(shard.keys[pool == number] for number in range(1, len(pools) + 1))
+    else:
+        remembered, pool = _known(shard.keys, Alive.of(before.shard(number)))
+        in_pools = tuple(NO_KEYS for _ in pools)
     # 2. One draw for every alive item: it is in one shard, once.
     noise = draw(
         noise="gaussian", scale=scale, count=len(shard.keys), entropy=stream, keys=shard.keys
     )
     outcome = decide(k, shard.sums + noise, remembered, pool)
-    goes_on = Alive(
-        KeyList(shard.keys.compress(outcome.goes_on, axis=0)), outcome.attention, outcome.remembered,
-        pool[outcome.goes_on],
-    )  # fmt: skip
-    in_pools = tuple(shard.keys[pool == number] for number in range(1, len(pools) + 1))
-    return _DecidedShard(shard.keys[outcome.passed], goes_on, in_pools)
+    alive = shard.keys.compress(outcome.goes_on, axis=0)
+    return (
+        _DecidedShard(shard.keys[outcome.passed], len(alive), in_pools),
+        (alive, outcome.attention, outcome.remembered, pool[outcome.goes_on]),
+    )
 
 
 def _columns(pool: Domain) -> list[pa.ChunkedArray]:
@@ -310,6 +311,11 @@ def _summed(item: Integers, keys: Keys, weights: Integers) -> Sums:
     sums = np.zeros(len(keys), np.int64)
     np.add.at(sums, item, weights)
     return Sums(keys, sums)
+
+
+def _keep_own_alive(items: BoundedItems | AliveItems, columns: Columns) -> AliveItems:
+    """The items that are alive, by what is alive of a partition's keys, or of more."""
+    return keep_alive(items, alive=lambda: Alive.of(columns))
 
 
 def keep_alive(items: BoundedItems | AliveItems, *, alive: Callable[[], Alive]) -> AliveItems:
