@@ -409,7 +409,7 @@ def _crowd(place: Place, releases: int) -> tuple[str, list[str]]:
             [
                 *(sys.executable, "-c", "from murmurlog.cli.main import main; main()"),
                 *place.arguments("log.csv", f"out/b{n}"),
-                *("--memory", "500MB"),
+                *("--memory", "700MB"),
             ],
             cwd=place.root,
             stdout=subprocess.DEVNULL,

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array, diags_array
 
 import murmurlog
 from murmurlog.bundle.keys import keywords
-from murmurlog.counting.tally import Tally
+from murmurlog.counting.tally import SingleShard, Tally
 from murmurlog.logs.invented.generate import invent
 from murmurlog.logs.partitions import LocalPartitions, Sums
 from murmurlog.logs.text_keys import TextKeys
@@ -127,7 +127,7 @@ def _published(
     queries = pa.table({"query": names})
     sums = Sums(TextKeys().columns(queries.columns), np.full(len(names), users, np.int64))
     tally = Tally(
-        shards=(sums,), bounded=LocalPartitions((), Workspace(Path, memory=0, threads=1)), kind="query", keys=("query",),
+        shards=SingleShard(sums), bounded=LocalPartitions((), Workspace(Path, memory=0, threads=1)), kind="query", keys=("query",),
         unit="user", per_user=m.d, public=queries,
     )  # fmt: skip
     table = m.release(tally, entropy=entropy)
