@@ -186,7 +186,7 @@ def test_only_the_first_words_of_a_query_are_keywords():
 
 
 def test_every_row_that_is_keyed_is_counted(tmp_path):
-    """Also those that are broken, screened, without a unit or outside the period; not those with too long values."""
+    """Also those that are broken, screened, without a unit or outside the period; one that is too long has no key."""
     rows = [
         ("anna", 0, "a query"), (None, 1, "of nobody"), ("anna", 2, None), ("ben", 3, "me@mail.example"),
         ("ben", 9_999_999, "far in the future"), ("ben", 4, "x" * 2_000_001), ("carl", 5, "another"),
