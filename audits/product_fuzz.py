@@ -157,7 +157,8 @@ def cut_log(made: Case, cut: Cut, folder: Path) -> Iterator[Log]:
         done = reader.read(batches(made, rows, cut.rows_a_batch, by=by), workspace)
         yield Log(
             partitions=done.partitions, source=cast(Source, _Columns(columns)), unit=made.unit,
-            text_keys=keys, rows=done.counts.rows, broken=done.counts.broken, screened=done.counts.screened,
+            text_keys=keys, rows=done.counts.rows, keyed=done.counts.keyed, broken=done.counts.broken,
+            screened=done.counts.screened,
         )  # fmt: skip
 
 

@@ -339,9 +339,9 @@ def only_what_was_seen(tally: Any, candidates: Any, text_keys: Any) -> Any:
     """The candidates of the list that somebody clicked; the others get no noise and no row."""
     made = _real_candidates(tally, candidates, text_keys)
     ((keys, sums),) = ((shard.keys, shard.sums) for shard in made)
-    shard = Sums(keys[sums > 0], sums[sums > 0])
+    shard = tallies.SingleShard(Sums(keys[sums > 0], sums[sums > 0]))
     return replace(
-        made, shards=(shard,), public=candidates.select(list(tally.keys)).filter(pa.array(sums > 0))
+        made, shards=shard, public=candidates.select(list(tally.keys)).filter(pa.array(sums > 0))
     )
 
 

@@ -1,10 +1,12 @@
 """How large the project is, how its names read, and how much of the package its main commands execute.
 
     python benchmarks/layout.py [CHECKOUT ...] [--static]
+    python benchmarks/layout.py --shared
 
 For each checkout (default: this one). A line of code is one that is neither blank nor comment nor
 docstring. Files, pairs of files, functions and types are those of the package that run between the start
-of the command and its end; `--static` leaves these out.
+of the command and its end, in all threads; `--static` leaves these out. `--shared` says how many of the
+functions that count and select in a default release run in an evaluation, too, and which do not.
 """
 
 import argparse
@@ -73,7 +75,7 @@ VERBS = frozenset(
     ]
 )
 RUN = """
-import json, sys
+import json, sys, threading
 home = sys.argv[1]
 files, functions, pairs, types = {}, set(), set(), set()
 OPTIMIZED = 1  # of functions; not of the bodies of modules and classes, which run at import
@@ -98,6 +100,7 @@ def trace_inits(frame, event, arg):
             types.add(kind.__qualname__)
 from murmurlog.cli.main import main
 sys.argv = ["murmurlog", *sys.argv[2:]]
+threading.setprofile(trace_inits)
 sys.setprofile(trace_inits)
 try:
     main()
@@ -110,12 +113,19 @@ with open("counts.json", "w") as file:
     json.dump({"files": len(files), "pairs of files": len(pairs), "functions": len(functions),
                "types made": len(types), "files that run at most two functions": few,
                "modules imported": len(sys.modules)}, file)
+with open("functions.json", "w") as file:
+    json.dump([[path.removeprefix(home + "/"), name] for path, name in functions], file)
 """
 COMMANDS = {
     "release": ("release", "log.parquet", "--out", "bundle"),
     "verify": ("verify", "bundle"),
     "evaluate": ("evaluate", "log.parquet", "--bundle", "bundle", "--tasks", "autocomplete", "--out", "r.html"),
 }  # fmt: skip
+SHARED = ("counting/", "mechanisms/rounds/")  # what decides the numbers of a table by rounds
+EVALUATION = (
+    "evaluate", "log.parquet", "--tasks", "autocomplete", "--folds", "1", "--out", "r.html",
+    "--baselines", "rounds",
+)  # fmt: skip
 
 
 def code_lines(text: str) -> int:
@@ -220,22 +230,38 @@ def count_flags(checkout: Path) -> dict[str, object]:
     }
 
 
+def write_log(checkout: Path, folder: Path) -> None:
+    """Generates the log that the commands read."""
+    generate = "from murmurlog.cli.main import main; main()"
+    words = ["generate", "--rows", "20000", "--seed", "1", "--out", "log.parquet"]
+    run(checkout, ["-c", generate, *words], folder)
+
+
 def count_runs(checkout: Path) -> dict[str, object]:
     """What a default release, a check of its bundle and an evaluation of it execute."""
     found: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        generate = "from murmurlog.cli.main import main; main()"
-        run(
-            checkout,
-            ["-c", generate, "generate", "--rows", "20000", "--seed", "1", "--out", "log.parquet"],
-            folder,
-        )
+        write_log(checkout, folder)
         for command, words in COMMANDS.items():
             run(checkout, ["-c", RUN, str(checkout / "src" / "murmurlog"), *words], folder)
             counts = json.loads((folder / "counts.json").read_text())
             found |= {f"{command}: {what}": count for what, count in counts.items()}
     return found
+
+
+def share_functions(checkout: Path) -> tuple[set[str], set[str]]:
+    """The functions that count and select in a default release, and those of an evaluation of `rounds`."""
+    functions = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_log(checkout, folder)
+        for words in (COMMANDS["release"], EVALUATION):
+            run(checkout, ["-c", RUN, str(checkout / "src" / "murmurlog"), *words], folder)
+            pairs = json.loads((folder / "functions.json").read_text())
+            functions.append({f"{path} {name}" for path, name in pairs if path.startswith(SHARED)})
+    release, evaluation = functions
+    return release, evaluation
 
 
 def run(checkout: Path, arguments: list[str], folder: Path) -> str:
@@ -253,7 +279,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkouts", nargs="*", type=Path, default=[ROOT])
     parser.add_argument("--static", action="store_true")
+    parser.add_argument("--shared", action="store_true")
     options = parser.parse_args()
+    if options.shared:
+        release, evaluation = share_functions(options.checkouts[0].resolve())
+        missing = sorted(release - evaluation)
+        share = 100 * (1 - len(missing) / len(release))
+        print(f"{share:.1f} % of {len(release)} functions", *missing, sep="\n")
+        return
     columns = []
     for checkout in (path.resolve() for path in options.checkouts):
         column = count_source(checkout) | count_flags(checkout)

@@ -40,19 +40,34 @@ DRAWING = {
     "evaluation/scores",
     "evaluation/count_errors",
 }
-# What reads and writes files by an engine, and the engines; whatever counts is numpy and Arrow.
+# The classes of engines and partitions: what differs between engines is in them.
+ENGINES = {
+    "logs/engines/duckdb": "reads on this machine",
+    "logs/engines/spark": "a session, and values that workers keep",
+    "logs/engines/spark_errors": "what Spark's errors mean",
+    "logs/engines/spark_partitions": "partitions on workers",
+    "logs/engines/spark_worker": "what workers run",
+    "logs/partitions": "partitions in this process",
+}
+# Modules that read by an engine, at most four; whatever counts is numpy and Arrow.
 READING = {
-    "logs/duckdb_rows",
-    "logs/engines/duckdb",
-    "logs/engines/spark",
-    "logs/engines/spark_errors",
-    "logs/engines/spark_worker",
+    "logs/duckdb_rows": "the SELECT that makes typed rows of every source, on every engine",
+    "logs/duckdb_statements": "single statements: what a file or a sample is like, generated logs",
+    "logs/spark_rows": "the rows of a source on Spark",
+}
+# Where the name of an engine decides: it is opened there, and what it cannot make is refused there.
+OPENING = {"publishing/target"}
+# SQL outside of them: of the ledger, of servers, of a file's columns, of `profile` and `generate`.
+SQL = {
+    "logs/invented/generate",
     "logs/inspection/delimiters",
     "logs/inspection/samples",
     "logs/inspection/times",
-    "logs/invented/generate",
+    "logs/postgres",
     "logs/source",
-    "logs/spark_rows",
+    "publishing/ledger",
+    "publishing/ledger_file",
+    "publishing/ledger_records",
 }
 PLANNING = "publishing/planning/"
 # What runs from a clone only: two packages, and a folder of scripts that import each other by name.
@@ -118,10 +133,12 @@ def packages(text):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_only_what_reads_files_imports_an_engine(module):
+def test_only_engines_and_at_most_four_modules_that_read_import_an_engine(module):
     used = packages(MODULES[module].read_text())
     assert "ibis" not in used
-    assert module in READING or not used & {"duckdb", "pyspark", "py4j"}
+    assert module in {*ENGINES, *READING} or not used & {"duckdb", "pyspark", "py4j"}
+    assert len(READING) <= 4
+    assert {*ENGINES, *READING, *OPENING, *SQL} <= MODULES.keys()
 
 
 def test_the_package_imports_nothing_that_runs_from_a_clone_only():
@@ -162,23 +179,83 @@ def test_nothing_needs_the_network_or_a_fixed_path():
         assert "socket" not in text or module in listening, module
 
 
-def engine_tests(text):
-    """The calls of isinstance that name the class of an engine, or an engine's protocol."""
-    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
-    tests = (ast.unparse(node) for node in calls if ast.unparse(node.func).endswith("isinstance"))
-    return [test for test in tests if re.search(r"Engine\b", test)]
+CLASS = re.compile(r"Engine\b|Partitions\b|Shards?\b|Workspace\b|Broadcast\b")
+VALUE = re.compile(r"(^|[._])(engine|partitions|parts|shards|bounded|workspace|session)$")
+NAMES = {"duckdb", "spark"}
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("logs/engines/")])
-def test_nothing_asks_of_which_class_an_engine_is(module):
+def engine_questions(text):
+    """The expressions that ask which engine or which partitions there are."""
+    questions = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            tested = [ast.unparse(each) for each in node.args]
+            if name.endswith(("isinstance", "issubclass")):
+                asks = CLASS.search(tested[-1]) or VALUE.search(tested[0])
+            else:
+                asks = name in ("hasattr", "getattr", "type") and tested and VALUE.search(tested[0])
+        elif isinstance(node, ast.Compare | ast.MatchValue):
+            parts = [each for each in ast.walk(node) if isinstance(each, ast.Constant)]
+            asks = re.search(r"engine\b", ast.unparse(node)) and NAMES & {
+                each.value for each in parts
+            }
+        else:
+            continue
+        if asks:
+            questions.append(ast.unparse(node))
+    return questions
+
+
+@pytest.mark.parametrize("module", sorted(MODULES.keys() - ENGINES.keys() - OPENING))
+def test_nothing_asks_which_engine_or_partitions_there_are(module):
     """What differs between engines is an attribute or a method of theirs."""
-    assert engine_tests(MODULES[module].read_text()) == []
+    assert engine_questions(MODULES[module].read_text()) == []
 
 
-def test_a_question_about_the_class_of_an_engine_is_found():
-    asked = "if rows and isinstance(log.engine, (spark.SparkEngine, str)):\n    pass"
-    assert engine_tests(asked) == ["isinstance(log.engine, (spark.SparkEngine, str))"]
-    assert engine_tests("isinstance(log, EncodedLog)") == []
+@pytest.mark.parametrize(
+    "question",
+    [
+        "isinstance(log.engine, (spark.SparkEngine, str))",
+        "isinstance(self.shards, Sequence)",
+        "isinstance(rows, LocalPartitions)",
+        "hasattr(log.partitions, 'session')",
+        "type(bounded)",
+        "asked.engine == 'spark'",
+        "'spark' in engine.name",
+    ],
+)
+def test_a_question_about_an_engine_is_found(question):
+    assert engine_questions(f"if rows and {question}:\n    pass") == [question]
+    assert engine_questions("isinstance(log, Log) and source.format == 'duckdb'") == []
+
+
+def statements(text):
+    """The texts of a module, but for docstrings, that are SQL."""
+    tree = ast.parse(text)
+    docs = [n.value for n in ast.walk(tree) if isinstance(n, ast.Expr)]
+    texts = (n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    words = r"\b(SELECT|DESCRIBE|COPY|GROUP BY|DISTINCT|JOIN|HAVING)\b"
+    return [n.value for n in texts if n not in docs and re.search(words, n.value)]
+
+
+COUNTING = re.compile(
+    r"\b(GROUP BY|DISTINCT|HAVING|OVER)\b|\b(count|sum|approx\w*)\(", re.IGNORECASE
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_sql_reads_and_does_not_count(module):
+    sql = statements(MODULES[module].read_text())
+    if module in {*ENGINES, *READING}:
+        assert not any(COUNTING.search(text) for text in sql)
+    elif room(module) in ("logs", "counting", "mechanisms", "publishing", "evaluation"):
+        assert module in SQL or sql == []
+
+
+def test_sql_that_counts_is_found():
+    text = 'run(f"SELECT user, count(*) FROM {rows} GROUP BY user")'
+    assert [bool(COUNTING.search(one)) for one in statements(text)] == [True, True]
 
 
 def test_the_package_stays_easy_to_find_ones_way_in():

@@ -16,7 +16,7 @@ from murmurlog.bundle.certificate import ENTROPY, METHOD, Certificate, TableClai
 from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.schema import KEYS
 from murmurlog.bundle.write import publish
-from murmurlog.counting.tally import Tally
+from murmurlog.counting.tally import SingleShard, Tally
 from murmurlog.logs.partitions import Sums
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.privacy.sampler import SeededEntropy
@@ -101,7 +101,7 @@ def write_bundle(
         keys = pa.table([pa.array(column) for column in columns], list(KEYS[name]))
         text_keys = TextKeys(SeededEntropy(seed).stream("keys"))
         tally = Tally(
-            shards=[Sums(text_keys.columns(keys.columns), np.array(users, np.int64))],
+            shards=SingleShard(Sums(text_keys.columns(keys.columns), np.array(users, np.int64))),
             bounded=None,
             public=keys,
             kind=name,

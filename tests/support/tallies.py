@@ -11,7 +11,7 @@ from murmurlog.bundle.schema import LISTS
 from murmurlog.counting.bound import Bound, BoundedItems
 from murmurlog.counting.items import Items, PublicNames
 from murmurlog.counting.public_sets.sets import Listed
-from murmurlog.counting.tally import Tally
+from murmurlog.counting.tally import SingleShard, Tally
 from murmurlog.logs.partitions import SharedAnswers, Sums, sum_by_key
 from murmurlog.logs.rows import NEVER
 from murmurlog.logs.text_keys import TextKeys, number_keys, order_of_keys
@@ -90,7 +90,7 @@ def tally_of(counts, *, keys=("query",), per_user=1, count="users", text_keys=No
         texts=None, text_keys=text_keys, units=0,
     )  # fmt: skip
     return Tally(
-        shards=[Sums(item_keys, sums)], bounded=GivenPartitions([bounded]), kind="query", keys=keys,
+        shards=SingleShard(Sums(item_keys, sums)), bounded=GivenPartitions([bounded]), kind="query", keys=keys,
         unit="user", per_user=per_user, count=count,
     )  # fmt: skip
 

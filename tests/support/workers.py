@@ -1,12 +1,14 @@
 """A cluster without Spark: the functions that workers run, in this process.
 
-Functions are pickled on their way, rows are spread over several tasks and come in any order, and a task
-can run again after it failed half-way.
+Functions are pickled on their way, rows are spread over several tasks and come in any order. A task can
+run again after it failed half-way, or twice at the same time.
 """
 
 import pickle
 import random
 from contextlib import contextmanager
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +17,7 @@ import pyarrow.parquet as pq
 
 from murmurlog.bundle.keys import NORMALISER
 from murmurlog.logs.engines.spark import SparkEngine
-from murmurlog.logs.engines.spark_worker import VALUES, run
+from murmurlog.logs.engines.spark_worker import VALUES, Packer, run
 
 
 class StoredRows:
@@ -28,6 +30,9 @@ class StoredRows:
     def read(self, number=None):
         yield from sorted(row for row in self.rows if number in (None, row[0]))
 
+    def numbers(self):
+        return [number for number, _ in self.read()]
+
     def close(self):
         self.engine.stored.remove(self)
 
@@ -39,13 +44,23 @@ class StoredRows:
 
 
 class WorkersEngine(SparkEngine):
-    """Reads files of text into `1 << bits` partitions; `fails` says whether a task fails at first."""
+    """Reads files of text into `1 << bits` partitions.
+
+    `on_disk`: whether workers write files; `fails`: whether a task fails at first; `twice`: whether another
+    one does the same work at the same time, and which of both counts is chosen at random.
+    """
 
     version = "spark in this process"
 
-    def __init__(self, private, *, bits, seed, fails):
-        self.private, self.bits, self.fails = Path(private), bits, fails
-        self.random, self.stored, self.disk = random.Random(seed), [], None
+    def __init__(self, private, *, bits, seed, on_disk, fails, twice):
+        self.private, self.bits, self.fails, self.twice = Path(private), bits, fails, twice
+        self.random, self.stored = random.Random(seed), []
+        self.packer = Packer
+        if on_disk:
+            (self.private / "values").mkdir()
+            self.packer = partial(
+                Packer, self.private / "values", self.private / "values", in_rows=500
+            )
 
     def _bits(self, frame):
         return self.bits
@@ -59,9 +74,9 @@ class WorkersEngine(SparkEngine):
     def run(self, values, work, *, reader):
         return StoredRows(self, self._run(values.batches, work, reader))
 
-    def exchange(self, values, work, then, *, reader, numbers=range(0)):
+    def exchange(self, values, work, then, *, reader):
         batches = values.batches if isinstance(values, StoredRows) else values
-        sent = [*self._run(batches, work, reader), *((number, b"") for number in numbers)]
+        sent = self._run(batches, work, reader)
         self.random.shuffle(sent)
         tasks = [[], [], []]
         for row in sent:
@@ -77,12 +92,19 @@ class WorkersEngine(SparkEngine):
 
     def _task(self, batches, work, reader):
         def attempt():
-            sent, opened = pickle.loads(pickle.dumps((work, reader)))
-            return run(iter(batches), work=sent, reader=opened, normaliser=NORMALISER)
+            sent, opened, packer = pickle.loads(pickle.dumps((work, reader, self.packer)))
+            return run(
+                iter(batches), work=sent, reader=opened, packer=packer, normaliser=NORMALISER
+            )
 
         if self.fails:
             next(attempt(), None)
-        made = pa.Table.from_batches(attempt(), VALUES)
+        attempts = [attempt()]
+        if self.twice:
+            attempts.append(attempt())
+        together = zip(*zip_longest(*attempts), strict=True)
+        made = [batch for batch in self.random.choice([*together] or [()]) if batch]
+        made = pa.Table.from_batches(made, VALUES)
         return list(zip(*(column.to_pylist() for column in made.columns), strict=True))
 
 
@@ -105,7 +127,7 @@ def as_batch(rows):
 
 
 @contextmanager
-def connect(*, bits=2, seed=1, fails=False):
+def connect(*, bits=2, seed=1, on_disk=True, fails=False, twice=False):
     """An engine whose partitions are on workers."""
     with TemporaryDirectory() as folder:
-        yield WorkersEngine(folder, bits=bits, seed=seed, fails=fails)
+        yield WorkersEngine(folder, bits=bits, seed=seed, on_disk=on_disk, fails=fails, twice=twice)

@@ -82,12 +82,12 @@ class Bound:
 
     def __call__(self, items: Items) -> BoundedItems:
         if self.count == "rows":
-            kept, place = self._first_rows(items)
+            rows, place = self._first_rows(items)
         elif self.secret is None:
-            kept, place = self._first_items(items)
+            rows, place = self._first_items(items)
         else:
-            kept, place = self._random_items(items, self.secret)
-        unit, item = items.unit[kept], items.item[kept]
+            rows, place = self._random_items(items, self.secret)
+        unit, item = items.unit[rows], items.item[rows]
         # The proofs depend on the bound, so the result is checked.
         if len(unit) and np.bincount(unit).max() > self.per_unit:
             raise EngineError(
@@ -110,10 +110,10 @@ class Bound:
     def _first_items(self, items: Items) -> tuple[Integers, Integers]:
         order = self._in_order(items)
         new = first_of_each(items.unit, items.item[order])
-        kept = np.flatnonzero(new)
-        place = _places(items.unit[kept])
+        rows = np.flatnonzero(new)
+        place = _places(items.unit[rows])
         few = place < self.per_unit
-        return order[kept[few]], place[few]
+        return order[rows[few]], place[few]
 
     def _in_order(self, items: Items) -> Integers:
         """The rows of units in order of time and then of the bytes of the item."""
@@ -128,10 +128,12 @@ class Bound:
     def _random_items(self, items: Items, secret: int) -> tuple[Integers, Integers]:
         first = np.flatnonzero(first_of_each(items.unit, items.item))
         unit, item = items.unit[first], items.item[first]
-        held = np.bincount(unit) if len(unit) else unit
-        rows = np.arange(len(unit)) if self.places else np.flatnonzero((held > self.per_unit)[unit])
-        own = mix(items.unit_keys[:, 0] ^ np.uint64(secret))
-        order = mix(own[unit[rows]] ^ items.keys[item[rows], 0])
+        sizes = np.bincount(unit) if len(unit) else unit
+        rows = (
+            np.arange(len(unit)) if self.places else np.flatnonzero((sizes > self.per_unit)[unit])
+        )
+        salt = mix(items.unit_keys[:, 0] ^ np.uint64(secret))
+        order = mix(salt[unit[rows]] ^ items.keys[item[rows], 0])
         # Orders that are equal, which hardly ever are: the check decides.
         inside = np.lexsort((items.keys[item[rows], 1], order, unit[rows]))
         place = np.zeros(len(unit), np.int64)

@@ -37,6 +37,7 @@ Mask = npt.NDArray[np.bool_]
 
 IN_SEQUENCE = ("pair", "session")
 MOST_GAP = 10**15  # microseconds
+MOST_WORDS = 256  # of a query; further ones do not count
 
 
 class Names(Protocol):
@@ -202,8 +203,8 @@ class ItemFinder:
             counted &= rows.url.codes >= 0
         if self.by is not None:
             column = rows.kept[self.by.column]
-            listed = np.append(_among(column, self.by.values, rows.text_keys), False)
-            counted &= listed[column.codes]
+            public = np.append(_among(column, self.by.values, rows.text_keys), False)
+            counted &= public[column.codes]
         if self.kind == "click" and self.known is not None:
             index = np.flatnonzero(counted)
             counted[index] = self.published(rows, rows.query.codes[index], index)
@@ -223,8 +224,8 @@ class ItemFinder:
 
 def _among(column: Column, values: Sequence[str], text_keys: TextKeys) -> Mask:
     """Which of a column's texts are in a list."""
-    listed = text_keys.texts(pa.array(values, pa.string()))
-    return places_of(column.keys, listed[order_of_keys(listed)]) >= 0
+    keys = text_keys.texts(pa.array(values, pa.string()))
+    return places_of(column.keys, keys[order_of_keys(keys)]) >= 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,13 +293,13 @@ def _keywords(finder: ItemFinder, rows: Rows) -> Items:
     """The words of each query."""
     there = np.zeros(len(rows.query.keys), bool)
     there[rows.query.codes] = True
-    some = np.flatnonzero(there)
-    words = cut_words(rows.texts.take(rows.query.ids[some]))
+    queries = np.flatnonzero(there)
+    words = cut_words(rows.texts.take(rows.query.ids[queries]))
     many = np.zeros(len(there), np.int64)
-    many[some] = np.diff(words.offsets.to_numpy())
+    many[queries] = np.diff(words.offsets.to_numpy())
     start = np.cumsum(many) - many
     codes, first = number_keys(rows.text_keys.texts(words.values))
-    holder = np.repeat(some, many[some])
+    holder = np.repeat(queries, many[queries])
     names = WordNames(rows.query.ids[holder[first]], first - start[holder[first]])
     once = first_of_each(holder, codes)  # a word that a query repeats is one
     codes, many = codes[once], np.bincount(holder[once], minlength=len(there))
@@ -313,13 +314,14 @@ def _keywords(finder: ItemFinder, rows: Rows) -> Items:
 
 
 def cut_words(texts: pa.Array) -> pa.ListArray:
-    """The words of each text. Of plain text they are what is between spaces; Python cuts the rest."""
+    """The first words of each text. Of short, plain text they are what is between spaces; Python cuts the rest."""
     texts = texts.cast(pa.string())
     plain = pc.match_substring_regex(texts, r"\A[a-z0-9]+(?: [a-z0-9]+)*\z")
+    plain = pc.and_(plain, pc.less(pc.count_substring(texts, " "), MOST_WORDS))
     if pc.all(plain).as_py():
         return pc.ascii_split_whitespace(texts)
     python = pc.indices_nonzero(pc.invert(plain))
-    cut = [keywords(text) for text in texts.take(python).to_pylist()]
+    cut = [keywords(text)[:MOST_WORDS] for text in texts.take(python).to_pylist()]
     both = pa.concat_arrays(
         [pc.ascii_split_whitespace(texts.filter(plain)), pa.array(cut, pa.list_(pa.string()))]
     )
@@ -354,11 +356,11 @@ def _sessions(finder: ItemFinder, rows: Rows) -> Items:
     starts[1:] = (unit[1:] != unit[:-1]) | (time[1:] - time[:-1] > finder.gap)
     session = np.cumsum(starts)
     if finder.known is not None:
-        known = finder.published(rows, query, order)
-        session, unit, time, query = session[known], unit[known], time[known], query[known]
-    asked = np.ones(len(query), bool)
-    asked[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])
-    session, unit, time, query = session[asked], unit[asked], time[asked], query[asked]
+        published = finder.published(rows, query, order)
+        session, unit, time, query = (part[published] for part in (session, unit, time, query))
+    new = np.ones(len(query), bool)
+    new[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])
+    session, unit, time, query = session[new], unit[new], time[new], query[new]
     first = np.flatnonzero(np.diff(session, prepend=0))
     length = np.diff(first, append=len(session))
     if finder.longest is not None:
@@ -375,9 +377,9 @@ def _sessions(finder: ItemFinder, rows: Rows) -> Items:
 
 def _label_part(labels: Labels, rows: Rows) -> _Part:
     """Of each distinct query the code of its public label."""
-    listed = pa.array(labels.names, pa.string())
+    names = pa.array(labels.names, pa.string())
     codes = labels.codes(rows.texts.take(rows.query.ids))
-    return _Part(codes, rows.text_keys.texts(listed), PublicNames(listed, np.arange(len(listed))))
+    return _Part(codes, rows.text_keys.texts(names), PublicNames(names, np.arange(len(names))))
 
 
 def number_lists(
@@ -386,10 +388,9 @@ def number_lists(
     """A code for each distinct list of values, the keys and the places; lists are runs of `members`."""
     flat = members[runs(first, length)]
     item, row = number_keys(text_keys.lists(part.keys[flat], length))
-    some, many = first[row], length[row]
-    values = members[runs(some, many)]
-    keys = text_keys.lists(part.keys[values], many)
-    names = ListNames(members=part.names.at(values), keys=part.keys[values], length=many)
+    values, length = members[runs(first[row], length[row])], length[row]
+    keys = text_keys.lists(part.keys[values], length)
+    names = ListNames(members=part.names.at(values), keys=part.keys[values], length=length)
     return item, keys, names
 
 

@@ -55,10 +55,10 @@ def find_searches(rows: Rows) -> Items:
     if rows.url is not None:
         ids[there], url_keys[there] = rows.url.ids[url[there]], rows.url.keys[url[there]]
     keys = rows.text_keys.combine([rows.query.keys[query], url_keys])
-    place, some = number_keys(keys)
+    place, first = number_keys(keys)
     return Items(
-        unit=rows.unit, time=rows.time, item=place[item], keys=keys[some],
-        names=(TextNames(rows.query.ids[query[some]]), UrlNames(ids[some])),
+        unit=rows.unit, time=rows.time, item=place[item], keys=keys[first],
+        names=(TextNames(rows.query.ids[query[first]]), UrlNames(ids[first])),
         unit_keys=rows.unit_keys, texts=rows.texts, text_keys=rows.text_keys,
     )  # fmt: skip
 

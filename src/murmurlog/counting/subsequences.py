@@ -44,8 +44,8 @@ class Subsequences:
                     members = start[rows][:, None] + np.array(places)
                     lists = names.keys[members]
                     repeats = (lists[:, 1:] == lists[:, :-1]).all(axis=2).any(axis=1)
-                    kept = np.ones(len(rows), bool) if self.repeats else ~repeats
-                    chosen.append((sessions.unit[rows[kept]], members[kept]))
+                    stays = np.ones(len(rows), bool) if self.repeats else ~repeats
+                    chosen.append((sessions.unit[rows[stays]], members[stays]))
         return _with_lists(sessions, chosen, names.members, names.keys)
 
 
@@ -61,20 +61,20 @@ class Sets:
         assert items.place is not None
         order = np.lexsort((items.place if self.consecutive else items.item, items.unit))
         unit, item = items.unit[order], items.item[order]
-        held = np.bincount(unit) if len(unit) else unit
-        start = np.cumsum(held) - held
+        sizes = np.bincount(unit) if len(unit) else unit
+        start = np.cumsum(sizes) - sizes
         chosen = []
-        for most in np.unique(held[held > 0]).tolist():
-            units = np.flatnonzero(held == most)
+        for most in np.unique(sizes[sizes > 0]).tolist():
+            units = np.flatnonzero(sizes == most)
             for many in range(1, min(self.size, most) + 1):
                 for places in self._choices(most, many):
                     # In order of keys, so that a set has one form.
                     members = np.sort(item[start[units][:, None] + places], axis=1)
                     chosen.append((units, members))
-        made = _with_lists(items, chosen, names, items.keys)
-        (lists,) = made.names
+        bounded = _with_lists(items, chosen, names, items.keys)
+        (lists,) = bounded.names
         assert isinstance(lists, ListNames)
-        return replace(made, names=(replace(lists, sets=True),))
+        return replace(bounded, names=(replace(lists, sets=True),))
 
     def _choices(self, most: int, many: int) -> list[Integers]:
         """Which of a unit's items make its sets of a size."""
@@ -92,14 +92,14 @@ def of_length(
     """
     (names,) = items.names
     assert isinstance(names, ListNames)
-    some = np.flatnonzero(names.length == length)
+    places = np.flatnonzero(names.length == length)
     if prefixes is not None:
-        start = (np.cumsum(names.length) - names.length)[some]
+        start = (np.cumsum(names.length) - names.length)[places]
         members = (start[:, None] + np.arange(length - 1)).ravel()
-        keys = items.text_keys.lists(names.keys[members], np.full(len(some), length - 1))
-        some = some[prefixes().places(keys) >= 0]
+        keys = items.text_keys.lists(names.keys[members], np.full(len(places), length - 1))
+        places = places[prefixes().places(keys) >= 0]
     chosen = np.zeros(len(items.keys), bool)
-    chosen[some] = True
+    chosen[places] = True
     return items.with_items(chosen)
 
 
@@ -108,16 +108,16 @@ def _with_lists(
 ) -> BoundedItems:
     """The lists as the items of units, once a unit; `chosen` are units and the members of a list each."""
     unit = np.concatenate([np.zeros(0, np.int64), *(units for units, _ in chosen)])
-    members = np.concatenate([np.zeros(0, np.int64), *(some.reshape(-1) for _, some in chosen)])
+    members = np.concatenate([np.zeros(0, np.int64), *(places.reshape(-1) for _, places in chosen)])
     length = np.concatenate(
-        [np.zeros(0, np.int64), *(np.full(len(some), some.shape[1]) for _, some in chosen)]
+        [np.zeros(0, np.int64), *(np.full(len(places), places.shape[1]) for _, places in chosen)]
     )
     item, row = number_keys(bounded.text_keys.lists(keys[members], length))
-    some = members[runs((np.cumsum(length) - length)[row], length[row])]
-    lists = ListNames(members=names.at(some), keys=keys[some], length=length[row])
-    units, held = distinct_pairs(unit, item)
-    list_keys = bounded.text_keys.lists(keys[some], length[row])
-    return replace(bounded, unit=units, item=held, keys=list_keys, names=(lists,), place=None)
+    members = members[runs((np.cumsum(length) - length)[row], length[row])]
+    lists = ListNames(members=names.at(members), keys=keys[members], length=length[row])
+    units, items = distinct_pairs(unit, item)
+    list_keys = bounded.text_keys.lists(keys[members], length[row])
+    return replace(bounded, unit=units, item=items, keys=list_keys, names=(lists,), place=None)
 
 
 def sets_of(n: int, k: int, *, consecutive: bool = False) -> int:

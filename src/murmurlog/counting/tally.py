@@ -13,7 +13,7 @@ from murmurlog.counting.bound import Bound, BoundedItems, find_and_bound
 from murmurlog.counting.items import Integers, Items
 from murmurlog.errors import EngineError
 from murmurlog.logs.log import Log
-from murmurlog.logs.partitions import Partitions, SummedShards, Sums
+from murmurlog.logs.partitions import Partitions, Shards, Sums
 from murmurlog.logs.rows import Rows
 from murmurlog.logs.text_keys import KeyList, TextKeys, order_of_keys, places_of
 from murmurlog.privacy.sampler import Keys
@@ -21,11 +21,27 @@ from murmurlog.privacy.sampler import Keys
 U = TypeVar("U")
 
 
+@dataclass(frozen=True, eq=False)
+class SingleShard:
+    """Counts that are in this process, in one range of keys."""
+
+    sums: Sums
+
+    def __iter__(self) -> Iterator[Sums]:
+        yield self.sums
+
+    def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
+        return map(work, self)
+
+    def close(self) -> None:
+        """Nothing is stored."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tally:
     """The number of units (or of rows) of every item that somebody holds; never published."""
 
-    shards: SummedShards | Sequence[Sums]  # a sequence where the keys are public
+    shards: Shards  # one where the keys are public
     bounded: Partitions[BoundedItems]  # where the items' texts are found
     kind: str
     keys: tuple[str, ...]  # the names of the key columns
@@ -40,13 +56,13 @@ class Tally:
 
     def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
         """What `work` makes of each shard, in order; several may be at work at once."""
-        return map(work, self) if isinstance(self.shards, Sequence) else self.shards.map(work)
+        return self.shards.map(work)
 
     def table(self, keys: Keys) -> pa.Table:
         """The key columns of some distinct items, in the order given."""
         if self.public is None:
             return label(self.bounded, keys, self.keys)
-        (shard,) = self.shards
+        (shard,) = self
         order = order_of_keys(shard.keys)
         return self.public.take(pa.array(order[places_of(keys, shard.keys[order])]))
 
@@ -89,8 +105,8 @@ def label(bounded: Partitions[BoundedItems], keys: Keys, names: Sequence[str]) -
         missing[places] = False
     if missing.any():
         raise EngineError("an item that is counted has no text: this is a bug")
-    columns = bounded.results_with(_labels, [keys.take(own, axis=0) for own in chosen])
-    tables = [pa.table(some, names=list(names)).cast(schema) for some in columns]
+    columns = bounded.results_with(_labels, [keys.take(places, axis=0) for places in chosen])
+    tables = [pa.table(part, names=list(names)).cast(schema) for part in columns]
     back = np.empty(len(keys), np.int64)
     back[np.concatenate(chosen)] = np.arange(len(keys))
     return pa.concat_tables(tables).take(pa.array(back)).combine_chunks()
@@ -109,12 +125,12 @@ def _labels(items: BoundedItems, keys: Keys) -> list[pa.Array]:
 
 def with_candidates(tally: Tally, candidates: pa.Table, text_keys: TextKeys) -> Tally:
     """The tally of exactly these public keys: those that nobody holds have a count of 0."""
-    listed = candidates.select(list(tally.keys))
-    keys = text_keys.columns(listed.columns)
+    public = candidates.select(list(tally.keys))
+    keys = text_keys.columns(public.columns)
     counts = np.zeros(len(keys), np.int64)
     order = order_of_keys(keys)
     for shard in tally:
         places = places_of(shard.keys, keys[order])
-        held = places >= 0
-        counts[order[places[held]]] = shard.sums[held]
-    return replace(tally, shards=(Sums(keys, counts),), public=listed)
+        inside = places >= 0
+        counts[order[places[inside]]] = shard.sums[inside]
+    return replace(tally, shards=SingleShard(Sums(keys, counts)), public=public)

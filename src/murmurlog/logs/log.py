@@ -14,7 +14,7 @@ import numpy as np
 
 from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.progress import measure
-from murmurlog.errors import EngineError, InputError, UsageError
+from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.columns import short
 from murmurlog.logs.duckdb_rows import count_rows, size_of
@@ -27,10 +27,6 @@ from murmurlog.logs.source import Source
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
-# With at most 256 distinct values a row (texts as they are and clean, units, combinations, lists and sets)
-# these are the 2^36 values of `sampler.MOST_VALUES`.
-MOST_ROWS = 1 << 28
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Log:
@@ -41,6 +37,7 @@ class Log:
     unit: str
     text_keys: TextKeys
     rows: int
+    keyed: int  # rows whose texts have keys: those that are dropped, too
     broken: Mapping[str, int] = field(default_factory=dict)
     screened: Mapping[str, int] = field(default_factory=dict)
 
@@ -130,13 +127,8 @@ def read(
     )  # fmt: skip
     log = Log(
         partitions=found.partitions, source=source, unit=unit, text_keys=text_keys, rows=found.counts.rows,
-        broken=_counted(found.counts.broken), screened=_counted(found.counts.screened),
+        keyed=found.counts.keyed, broken=_counted(found.counts.broken), screened=_counted(found.counts.screened),
     )  # fmt: skip
-    if found.counts.keyed > MOST_ROWS:
-        raise EngineError(
-            f"{source.name} has {found.counts.keyed:,} rows, more than the {MOST_ROWS:,} for which the keys of texts "
-            "are proved: release a part of it with --since and --until"
-        )
     if strict and log.broken:
         raise InputError(
             f"{source.name} has {sum(log.broken.values())} broken rows ({_list_reasons(log.broken)}) and "

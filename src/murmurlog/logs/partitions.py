@@ -76,7 +76,7 @@ class Partitions(Protocol[T_co]):
         """Deletes the values."""
 
 
-class SummedShards(Protocol):
+class Shards(Protocol):
     """Sums by key, in ranges of keys; each key is in one of them."""
 
     def __iter__(self) -> Iterator[Sums]: ...
@@ -84,15 +84,19 @@ class SummedShards(Protocol):
     def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
         """What `work` makes of each range, in order; several may be at work at once."""
 
+    def close(self) -> None:
+        """Deletes the sums."""
+
+
+class SummedShards(Shards, Protocol):
+    """The same of values of partitions, to which answers go back."""
+
     def answer(self, work: Callable[[int, Sums], tuple[U, Columns]]) -> "tuple[list[U], Answers]":
         """What `work` makes of each range and its number: a result, and columns about some of its keys.
 
         The first column is these keys, in order. What goes back to partitions never comes together in one
         place: that may be as large as the sums.
         """
-
-    def close(self) -> None:
-        """Deletes the sums."""
 
 
 class Answers(Protocol):
@@ -115,8 +119,8 @@ class LocalPartitions(Partitions[T]):
         return len(self.parts)
 
     def derive(self, work: Callable[[T], U]) -> "LocalPartitions[U]":
-        kept = self.workspace.map(lambda part: self.workspace.keep(work(part.load())), self.parts)
-        return LocalPartitions(_all_or_none(kept), self.workspace, self.shards)
+        parts = self.workspace.map(lambda part: self.workspace.keep(work(part.load())), self.parts)
+        return LocalPartitions(_all_or_none(parts), self.workspace, self.shards)
 
     def add_up(self, work: Callable[[T], Sums]) -> "LocalShards":
         shards = max(self.shards, self.count // PARTITIONS_A_SHARD)
@@ -272,13 +276,13 @@ C = TypeVar("C", bound=_Closing)
 
 def _all_or_none(results: Iterator[C]) -> list[C]:
     """All results; an error on the way closes those that are there."""
-    with ExitStack() as made:
-        found = []
+    with ExitStack() as stack:
+        values = []
         for result in results:
-            made.callback(result.close)
-            found.append(result)
-        made.pop_all()
-        return found
+            stack.callback(result.close)
+            values.append(result)
+        stack.pop_all()
+        return values
 
 
 def _same(value: Any) -> Any:

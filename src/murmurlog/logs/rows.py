@@ -296,7 +296,10 @@ class RowReader:
         return ReadRows(partitions=partitions, counts=total)
 
     def partitions(
-        self, pieces: list[Run[Lines]], workspace: Workspace, used: int | None = None
+        self,
+        pieces: Sequence[Run[Lines] | Kept[Lines]],
+        workspace: Workspace,
+        used: int | None = None,
     ) -> Iterator[Kept[Rows]]:
         """The partitions that a bucket of units comes to: one, or more if it is too large for one."""
         used = self.bits if used is None else used

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurlog.errors import InputError, UsageError, did_you_mean
+from murmurlog.errors import EngineError, InputError, UsageError, did_you_mean
 from murmurlog.logs.columns import NONE, REQUIRED, ROLES, check_given, known_as, roles_of, short
+from murmurlog.logs.duckdb_statements import run_statement
 from murmurlog.logs.encodings import COMMON
 from murmurlog.logs.formats import (
     DIALECTS,
@@ -61,10 +61,6 @@ SHEETS = ("xlsx", "xls", "xlsm", "xlsb", "ods", "numbers")
 MISSING = ("-", "NULL", "\\N", "(null)")  # no url and no rank, in logs of many programs
 ROWS_A_BYTE = 8  # of a Parquet file, beyond the first few; logs have less than one
 FEW_ROWS = 1 << 24
-CLOSED: dict[str, Any] = {
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,13 +415,13 @@ def _table(source: Source) -> str:
 def table_of(file: Path, table: str | None) -> str:
     """The named table of a DuckDB file, or the only one."""
     try:
-        with duckdb.connect(str(file.resolve()), read_only=True, config=CLOSED) as connection:
-            rows = connection.execute(
-                "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY 1"
-            ).fetchall()
-    except (duckdb.Error, RuntimeError, UnicodeError):
+        rows = run_statement(
+            "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY 1",
+            file=file,
+        )
+    except EngineError:
         raise InputError(f"{file.name} is not a readable DuckDB file") from None
-    tables = [name for (name,) in rows]
+    tables = rows["table_name"].to_pylist()
     if table is None and len(tables) == 1:
         return str(tables[0])
     if table not in tables:
@@ -464,13 +460,11 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
                 )
             names = stored.schema.to_arrow_schema().names
         elif source.format == "duckdb":
-            with duckdb.connect(str(file.resolve()), read_only=True, config=CLOSED) as connection:
-                table = f"main.{identifier(source.table or '')}"
-                connection.execute(f"SELECT * FROM {table} LIMIT 0")
-                names = [name for name, *_ in connection.description or ()]
+            columns = run_statement(f"DESCRIBE main.{identifier(source.table or '')}", file=file)
+            names = columns["column_name"].to_pylist()
         elif not source.keyed:
             names = _header(source, file, kind)
-    except (pa.ArrowException, duckdb.Error, OSError, RuntimeError):
+    except (pa.ArrowException, EngineError, OSError):
         # Their messages can quote the content of the file.
         raise InputError(
             f"{file.name} is not readable as {source.format}: it is damaged, or another kind of file"

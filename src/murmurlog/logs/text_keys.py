@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.errors import EngineError
+from murmurlog.errors import EngineError, UsageError
 from murmurlog.logs.workspace import Resident
-from murmurlog.privacy.sampler import Entropy, Keys, SystemEntropy, mix
+from murmurlog.privacy.sampler import MOST_LISTED, Entropy, Keys, SystemEntropy, mix
 
 LANES = 4
 TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
@@ -49,6 +49,7 @@ class TextKeys(Resident):
             _Numbers(entropy.stream(name)) for name in ("texts", "items", "lists")
         )
         self._number = np.frombuffer(entropy.stream("numbers").bytes(8), np.uint64)[0]
+        self._listed = 0  # values of the tables that `columns` keyed
 
     def draw_ahead(self, *, longest: int, members: int) -> None:
         """Draws the numbers for texts of so many bytes and lists of so many members.
@@ -109,12 +110,22 @@ class TextKeys(Resident):
         return keys
 
     def columns(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
-        """The keys of the rows of a table's key columns; these are texts, or one column of lists."""
-        parts = [self._column(_whole(column)) for column in columns]
+        """The keys of the rows of a table's key columns; these are texts, or one column of lists.
+
+        The table is public or published: how many values such tables have in all is checked here.
+        """
+        whole = [_whole(column) for column in columns]
+        self._listed += sum(len(column) + _members(column) for column in whole)
+        if self._listed > MOST_LISTED:
+            raise UsageError(
+                f"public lists and published tables have more than {MOST_LISTED:,} values in all, for which "
+                "the keys of texts are proved: give shorter lists"
+            )
+        parts = [self._column(column) for column in whole]
         return parts[0] if len(parts) == 1 else self.combine(parts)
 
     def _column(self, column: pa.Array) -> Keys:
-        if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        if not _is_of_lists(column):
             return self.texts(column)
         length = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
         return self.lists(self.texts(pc.list_flatten(column)), length)
@@ -143,6 +154,15 @@ class TextKeys(Resident):
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return _pack(sums).take(back, axis=0)
+
+
+def _is_of_lists(column: pa.Array) -> bool:
+    return bool(pa.types.is_list(column.type) or pa.types.is_large_list(column.type))
+
+
+def _members(column: pa.Array) -> int:
+    """The texts of a column."""
+    return len(pc.list_flatten(column)) if _is_of_lists(column) else len(column)
 
 
 def bytes_of_numbers(longest: int) -> int:

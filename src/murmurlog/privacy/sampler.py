@@ -39,7 +39,10 @@ STEP = np.uint64(0x9E3779B97F4A7C15)  # the increment of splitmix64
 BATCH = 1 << 20
 MOST_DRAWS = 1 << 40  # a public bound on the draws of a release, for `sampler_delta`
 MOST_SCALE = 2.0**40
-MOST_VALUES = 1 << 36  # a public bound on the distinct texts and combinations that a release keys
+MOST_VALUES = (
+    1 << 36
+)  # a public bound on the distinct texts, combinations and lists that a release keys
+MOST_LISTED = 1 << 32  # of them those of tables that are public or published
 # That two of them have one 128-bit key (docs/explanation/guarantee.md#keys-of-texts).
 KEY_DISTANCE = MOST_VALUES * (MOST_VALUES - 1) / 2 * 2.0**-128
 MOST_PASSERS = 10**8  # a bound on the mean of `passers`
@@ -385,7 +388,7 @@ def _binomial(count: int, s: Real, r: Real, V: int) -> int:
 
 
 def sampler_delta(*, scale: float, epsilon: float) -> float:
-    """What finite bits cost: added to delta for any release of at most 2^40 draws and 2^36 texts.
+    """What finite bits cost: added to delta for any release of at most 2^40 draws and 2^36 values.
 
     Each of the integers within 100 scales of 0 has its probability wrong by at most 2^-126, and
     the rest has less than 2^-126 together; n draws from a law within total variation eta of the

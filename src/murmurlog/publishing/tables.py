@@ -19,6 +19,7 @@ from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.mechanisms import FOLLOWING, View
 from murmurlog.privacy.sampler import Entropy
+from murmurlog.publishing.keyed_values import check_values
 from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.plan import Plan
 
@@ -45,6 +46,7 @@ def make(
     say: Callable[[str], None] = lambda _: None,
 ) -> Made:
     """Every table, counted and drawn. `reserve` is called in between; from then on the budget is spent."""
+    check_values(log, plans, view)
     account, drawn = _count_and_draw(plans, log, view, reading, entropy, say, reserve=reserve)
     notes = {kind: notes_of(table) for kind, table in drawn.items()}
     counting = {

@@ -12,7 +12,9 @@ from types import SimpleNamespace
 
 import engine_results
 import frozen
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -127,9 +129,7 @@ class TestOnACluster:
         expected = engine_results.on_duckdb(requests)
         end = time.monotonic() + TIMEOUT
         # Wait for a write after the rows were read, with both at work.
-        while not any(
-            int(p.parent.name[1:]) > 1 for p in tmp_path.glob("scratch/.m*/t*/_temporary")
-        ):
+        while not any(int(p.parent.name[1:]) > 1 for p in tmp_path.glob("scratch/.m*/t[0-9]*/*")):
             assert running.poll() is None, running.stdout.read()[-3000:]
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -173,13 +173,33 @@ class TestOnACluster:
         assert ran > 8  # each of the two jobs ran tasks again
         assert first == again
 
+    def test_a_unit_of_ten_million_rows_is_cut_as_here_in_bounded_memory(self, tmp_path):
+        rows = 10_000_000
+        place = pa.array(np.arange(rows) * 7919 % rows)
+        texts = pc.cast(pc.bit_wise_and(place, 0xFFFFF), pa.string())
+        time = pc.cast(pc.add(pc.divide(place, 1000), 1_700_049_600), pa.timestamp("s"))
+        large = pa.array(["x" * 8_000_000, "y" * 1_999_999, "z"])
+        log = pa.table(
+            {"user": ["u"] * rows, "query": texts, "time": time.cast(pa.timestamp("us"))}
+        )
+        few = {"user": ["v"] * 3, "query": large, "time": log["time"].slice(0, 3)}
+        with pq.ParquetWriter(tmp_path / "log.parquet", log.schema) as out:
+            out.write_table(log, row_group_size=500_000)
+            out.write_table(pa.table(few))
+        done = run(LARGE, tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        for unit, here, there, peak in json.loads(done.stdout.splitlines()[-1]):
+            assert here == there, unit
+            assert here[0] == (1 << 18) + 2  # rows of one unit that count, and the short values
+            assert peak < 1500, unit  # MB
+
     def test_nothing_but_sums_labels_and_published_keys_comes_here(self, tmp_path):
         write(invent(rows=20_000, seed=1), tmp_path / "log.parquet")
         done = run(BROUGHT, tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
         kinds, largest, rows = json.loads(done.stdout.splitlines()[-1])
-        # Counts of rows, sums of a shard, the labels of published items, and numbers of who holds these.
-        assert set(kinds) == {"ReadCounts", "Sums", "tuple", "tuple of ndarray"}
+        # Counts of rows, sums of a shard, places and labels of published items, and how many units hold these.
+        assert set(kinds) == {"RowCounts", "Sums", "ndarray", "list", "tuple of ndarray"}
         assert largest < rows / 5
 
     def test_a_session_that_commits_in_another_way_is_not_asked_how(self, tmp_path):
@@ -387,6 +407,32 @@ with connect(master="local[2]") as outer:
             found.append([rows, len(tables), mode(private), len(local), mode(local[0])])
 print(json.dumps(found))
 """
+LARGE = """
+import json, resource, sys
+from pathlib import Path
+import numpy as np
+from murmurlog.logs.engines import duckdb, spark
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.privacy.sampler import SeededEntropy
+
+def summary(part):
+    keys = part.query.keys[part.query.codes]
+    sums = [int(word) for word in keys.sum(axis=0)]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return [part.count, int(part.time.sum()), *sums], peak
+
+source, found = find(str(Path(sys.argv[1]) / "log.parquet")), []
+for unit in ("user", "user-month", "user-week", "user-day"):
+    both = []
+    for connect, how in ((duckdb.connect, {}), (spark.connect, {"master": "local[1]"})):
+        with connect(**how) as engine:
+            log = read(source, engine=engine, unit=unit, entropy=SeededEntropy(1))
+            sums, peaks = zip(*log.partitions.results(summary))
+            both.append([sum(column) % 2**64 for column in zip(*sums)] + [log.broken])
+    found.append([unit, *both, max(peaks)])
+print(json.dumps(found))
+"""
 COMMA = """
 from murmurlog.logs.engines.spark import connect
 with connect(master="local[1]"):
@@ -453,8 +499,9 @@ def look(packed, text_keys):
     if kind == "tuple" and all(isinstance(part, np.ndarray) for part in value):
         kind += " of ndarray"
     kinds.add(kind)
-    if kind != "ReadCounts":
-        largest = max(largest, len(value.keys) if kind == "Sums" else len(value[0]))
+    if kind != "RowCounts":
+        rows = {"Sums": lambda: value.keys, "ndarray": lambda: value}.get(kind, lambda: value[0])()
+        largest = max(largest, len(rows))
     return value
 
 spark.unpack = spark_partitions.unpack = look

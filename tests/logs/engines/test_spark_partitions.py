@@ -16,7 +16,7 @@ from quick_cases import sample_cases
 from murmurlog.errors import EngineError
 from murmurlog.logs import rows
 from murmurlog.logs.engines import duckdb
-from murmurlog.logs.engines.spark_worker import pack, unpack
+from murmurlog.logs.engines.spark_worker import Packer, unpack
 from murmurlog.logs.log import read
 from murmurlog.logs.partitions import SHARDS, Sums
 from murmurlog.logs.source import find
@@ -49,8 +49,11 @@ def test_a_release_is_that_of_this_machine(name):
     assert there == here
 
 
-@pytest.mark.parametrize("how", [{"bits": 0}, {"bits": 5, "seed": 2}, {"fails": True, "seed": 3}])
-def test_nothing_depends_on_partitions_the_order_of_rows_or_tasks_that_fail(how):
+@pytest.mark.parametrize("how", [
+    {"bits": 0}, {"bits": 5, "seed": 2}, {"fails": True, "seed": 3}, {"twice": True, "seed": 4},
+    {"on_disk": False, "fails": True, "seed": 5},
+])  # fmt: skip
+def test_nothing_depends_on_partitions_the_order_of_rows_or_tasks_that_fail_or_run_twice(how):
     assert release_on_workers("rounds-days", **how)[0] == release_on_workers("rounds-days")[0]
 
 
@@ -84,7 +87,7 @@ def test_a_partition_has_no_texts_but_its_own():
 
 
 def own_texts(part):
-    texts = sum(len(piece) for pieces in part.texts._columns for piece in pieces)
+    texts = sum(map(len, part.texts.columns()))
     columns = [part.query, part.url, *part.kept.values()]
     return texts, len(np.unique(np.concatenate([column.ids for column in columns])))
 
@@ -120,6 +123,65 @@ def test_results_are_deleted_once_they_are_read():
 
 def count_rows(part):
     return part.count
+
+
+def test_a_log_has_fewer_units_than_there_are_partitions(tmp_path):
+    (tmp_path / "log.csv").write_text("user,query\na,x\nb,y\n")
+    with workers.connect(bits=6) as engine:
+        log = read(find(str(tmp_path / "log.csv")), engine=engine)
+        assert sum(log.partitions.results(count_rows)) == 2
+        nothing = log.empty()
+        assert set(nothing.partitions.results(count_rows)) == {0}
+        assert [shard.sums.sum() for shard in nothing.partitions.add_up(count_queries)] == [
+            0
+        ] * SHARDS
+
+
+def test_a_partition_with_too_many_units_is_split(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("user,query\n" + "".join(f"u{n % 900},q{n % 70}\n" for n in range(3000)))
+    with (
+        duckdb.connect() as local,
+        workers.connect(bits=1) as cluster,
+        patch.dict(rows.RowReader.__init__.__kwdefaults__, most_rows=120),
+    ):
+        here, there = (
+            read(find(str(path)), engine=engine, entropy=SeededEntropy(1))
+            for engine in (local, cluster)
+        )
+        counts = list(there.partitions.results(count_rows))
+        assert max(counts) <= 120
+        assert sum(counts) == 3000
+        assert there.partitions.count == len(counts) > 25
+        assert list(there.partitions.results_with(add, range(len(counts)))) == [
+            place + count for place, count in enumerate(counts)
+        ]
+        both = [
+            sorted(row for part in log.partitions.results(dump) for row in part)
+            for log in (here, there)
+        ]
+        assert both[0] == both[1]
+
+
+def add(part, number):
+    return part.count + number
+
+
+def test_what_no_row_needs_is_read_from_no_file():
+    """Texts stay where they were written: what is derived only names their place."""
+    with workers.connect() as engine:
+        log = read_on(engine)
+        derived = log.partitions.derive(same)
+        places = [
+            {part.texts.place for part in partitions.results(same)}
+            for partitions in (log.partitions, derived)
+        ]
+    assert places[0] == places[1]
+    assert len(places[0]) == 4
+
+
+def same(part):
+    return part
 
 
 def test_an_empty_log_has_partitions_and_sums():
@@ -175,7 +237,7 @@ def test_numbers_drawn_ahead_are_those_that_are_drawn_as_texts_come():
 def test_the_numbers_of_the_keys_are_in_no_value():
     keys = TextKeys()
     keys.draw_ahead(longest=100_000, members=10)
-    packed = pack({"keys": keys, "n": np.arange(3)})
+    packed = Packer().pack({"keys": keys, "n": np.arange(3)})
     assert len(packed) < 1000
     assert unpack(packed, keys)["keys"] is keys
 

@@ -1,7 +1,7 @@
 """The engine for clusters: Spark reads Parquet, and the functions of partitions run on its workers.
 
-Values of partitions are rows of bytes in Parquet files, in a private folder that all workers reach. No
-noise is drawn on a worker, where a task can run twice. The package is sent there as a zip file. Spark
+Values of partitions are in a private folder that all workers reach: on a disk in files that workers write
+and map, elsewhere in rows of Parquet. No noise is drawn on a worker, where a task can run twice. The package is sent there as a zip file. Spark
 comes with the extra `spark` and is imported late.
 """
 
@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.progress import Advance
@@ -27,7 +28,10 @@ from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.engines.spark_errors import translate_errors
 from murmurlog.logs.engines.spark_partitions import SparkPartitions
 from murmurlog.logs.engines.spark_worker import (
+    BYTES_IN_A_ROW,
     COUNTS,
+    MOST_BITS,
+    Packer,
     PartitionTexts,
     Work,
     read_pieces,
@@ -45,7 +49,6 @@ ROWS_A_BATCH = 20_000
 BYTES_A_BATCH = 32 << 20
 LONGEST_LIST = 10_000  # members of a session, say
 BYTES_A_PARTITION = 2 << 20  # of a source's files
-MOST_PARTITIONS = 4096
 ROW_GROUP = 16 << 20  # bytes; a stream holds about one row group
 ROW = "number int, value binary"
 # Settings that override the cluster's defaults.
@@ -63,6 +66,7 @@ SETTINGS = {
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",  # a job for each step of an exchange
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_A_BATCH),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(BYTES_A_BATCH),
 }
@@ -101,44 +105,41 @@ PIP = "pip install 'murmurlog[spark]'"
 
 @dataclass(frozen=True, eq=False)
 class StoredValues:
-    """Values as rows of bytes in a folder of Parquet files."""
+    """Values as rows of bytes in a folder of Parquet files, or in files of which only the places are here."""
 
     engine: "SparkEngine"
     name: str
+    places: pa.Table | None = None
 
     @property
     def frame(self) -> Any:
         """The rows, as Spark reads them."""
+        if self.places is not None:
+            return self.engine.values.createDataFrame(self.places)
         reader = self.engine.values.read.options(**LITERALLY).schema(ROW)
         return reader.parquet(f"{self.engine.folder}/{self.name}")
 
     def read(self, number: int | None = None) -> Iterator[tuple[int, bytes]]:
         """The values one after the other, by number; or those with one number."""
-        disk = self.engine.disk
         with translate_errors():
-            if disk is not None:  # no job of Spark is needed where this process reads the files
-                yield from _read_files(disk / self.name, number)
+            if self.places is not None:
+                rows = zip(*(column.to_pylist() for column in self.places.columns), strict=True)
+                yield from (row for row in rows if number in (None, row[0]))
                 return
-            rows = self.frame if number is None else self.frame.where(f"number = {number}")
-            for row in rows.sort("number").toLocalIterator():
+            frame = self.frame if number is None else self.frame.where(f"number = {number}")
+            for row in frame.sort("number").toLocalIterator():
                 yield row["number"], bytes(row["value"])
+
+    def numbers(self) -> list[int]:
+        """The number of each value, in order."""
+        if self.places is not None:
+            return [number for number, _ in self.read()]
+        with translate_errors():
+            return sorted(row["number"] for row in self.frame.select("number").collect())
 
     def close(self) -> None:
         """Deletes the files."""
         self.engine.delete(self.name)
-
-
-def _read_files(folder: Path, number: int | None) -> Iterator[tuple[int, bytes]]:
-    places = []
-    for file in sorted(folder.glob("part-*")):
-        opened = pq.ParquetFile(file)
-        for group in range(opened.num_row_groups):
-            numbers = opened.read_row_group(group, ["number"]).column(0).to_pylist()
-            places += [(value, file, group, row) for row, value in enumerate(numbers)]
-    for value, file, group, row in sorted(places):
-        if number in (None, value):
-            values = pq.ParquetFile(file).read_row_group(group, ["value"]).column(0)
-            yield value, values[row].as_py()
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,10 +164,12 @@ class SparkEngine:
             self.values.conf.set(name, value)
         self.folder = folder  # where workers write; deleted with the engine
         self.private = private  # a folder of this machine; deleted with the engine
-        self._names, self._sent = 0, list[Any]()
+        self._names, self._sent = count(), list[Any]()
         # The same folder as a path of this machine, if it is one: Hadoop does not decode a %20.
         on_disk = re.fullmatch(r"file:/+(?P<path>.*)", folder)
         self.disk = Path("/" + on_disk["path"]) if on_disk else None
+        if self.disk is not None:
+            (self.disk / "texts").mkdir(mode=0o700)
 
     @property
     def version(self) -> str:
@@ -195,25 +198,30 @@ class SparkEngine:
         bits = self._bits(rows.frame)
         reader = self.share(
             RowReader(
-                cleaning=cleaning, text_keys=text_keys, texts=PartitionTexts(), unit=unit, bits=bits
+                cleaning=cleaning,
+                text_keys=text_keys,
+                texts=PartitionTexts(tuple),
+                unit=unit,
+                bits=bits,
             )
         )
         stored = self.exchange(
             rows.frame, partial(read_pieces, statement=rows.statement), settle,
-            reader=reader, numbers=range(COUNTS, 1 << bits),
+            reader=reader,
         )  # fmt: skip
         ((_, packed),) = stored.read(COUNTS)
-        counts = unpack(packed, text_keys)
+        counts: RowCounts = unpack(packed, text_keys)
         advance(0 if source.dialect else counts.rows, rows=counts.rows)
         counts.add(RowCounts(broken={**rows.broken}))
-        partitions = SparkPartitions[Rows](stored, 1 << bits, self, reader, text_keys)
+        numbers = [number for number in stored.numbers() if number != COUNTS]
+        partitions = SparkPartitions[Rows](stored, numbers, self, reader, text_keys)
         return ReadRows(partitions=partitions, counts=counts)
 
     def _bits(self, frame: Any) -> int:
         """How many bits of its unit's key say in which partition a row is."""
         with translate_errors():
             size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
-        partitions = min(max(self.tasks, -(-size // BYTES_A_PARTITION)), MOST_PARTITIONS)
+        partitions = min(max(self.tasks, -(-size // BYTES_A_PARTITION)), 1 << MOST_BITS)
         return (partitions - 1).bit_length()
 
     @property
@@ -226,30 +234,22 @@ class SparkEngine:
     ) -> StoredValues:
         """What `work` makes of values, stored."""
         with translate_errors():
-            return self._store(_map(values.frame, work, reader))
+            return self._store(values.frame, work, reader)
 
     def exchange(
-        self,
-        values: Any,
-        work: Work,
-        then: Work,
-        *,
-        reader: Callable[[], RowReader],
-        numbers: range = range(0),
+        self, values: Any, work: Work, then: Work, *, reader: Callable[[], RowReader]
     ) -> StoredValues:
         """What `then` makes of what `work` makes, values with one number together and in one task; stored.
 
-        `values` are stored, or rows of a source. Each of `numbers` has a value, if only one without bytes.
+        `values` are stored, or rows of a source.
         """
-        with translate_errors():
-            sent = _map(values.frame if isinstance(values, StoredValues) else values, work, reader)
-            if numbers:
-                empty = self.values.range(numbers.start, numbers.stop, 1, 1)
-                sent = sent.union(
-                    empty.selectExpr("CAST(id AS INT) AS number", "CAST('' AS BINARY) AS value")
-                )
-            together = sent.repartition(self.tasks, "number").sortWithinPartitions("number")
-            return self._store(_map(together, then, reader))
+        sent = self._new_name()
+        with translate_errors(), ExitStack() as stack:
+            stack.callback(self.delete, sent)
+            frame = values.frame if isinstance(values, StoredValues) else values
+            pieces = self._map(frame, work, reader, sent, in_rows=BYTES_IN_A_ROW)
+            together = pieces.repartition(self.tasks, "number")
+            return self._store(together.sortWithinPartitions("number"), then, reader)
 
     def share(self, value: T) -> Broadcast[T]:
         """A value that is opened on the workers."""
@@ -258,8 +258,29 @@ class SparkEngine:
         self._sent.append(sent)
         return Broadcast(sent)
 
-    def _store(self, rows: Any) -> StoredValues:
+    def _map(
+        self,
+        frame: Any,
+        work: Work,
+        reader: Callable[[], RowReader],
+        name: str,
+        *,
+        in_rows: int = 0,
+    ) -> Any:
+        """What `work` makes of rows; on a disk values of more bytes than `in_rows` go to files of this name."""
+        packer: Callable[[], Packer] = Packer
+        if self.disk is not None:
+            folder = self.disk / name
+            folder.mkdir(mode=0o700)
+            packer = partial(Packer, folder, self.disk / "texts", in_rows=in_rows)
+        on_workers = partial(run, work=work, reader=reader, packer=packer, normaliser=NORMALISER)
+        return frame.mapInArrow(on_workers, ROW)
+
+    def _store(self, frame: Any, work: Work, reader: Callable[[], RowReader]) -> StoredValues:
         name = self._new_name()
+        rows = self._map(frame, work, reader, name)
+        if self.disk is not None:
+            return StoredValues(self, name, rows.toArrow().sort_by("number"))
         rows.write.options(**WRITTEN).parquet(f"{self.folder}/{name}")
         return StoredValues(self, name)
 
@@ -292,13 +313,7 @@ class SparkEngine:
                 sent.destroy()
 
     def _new_name(self) -> str:
-        self._names += 1
-        return f"t{self._names}"
-
-
-def _map(frame: Any, work: Work, reader: Callable[[], RowReader]) -> Any:
-    checked = partial(run, work=work, reader=reader, normaliser=NORMALISER)
-    return frame.mapInArrow(checked, ROW)
+        return f"t{next(self._names)}"
 
 
 def is_uri(path: str) -> bool:

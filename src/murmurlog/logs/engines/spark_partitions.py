@@ -35,6 +35,9 @@ class Stored(Protocol):
     def read(self, number: int | None = None) -> Iterator[tuple[int, bytes]]:
         """The values, packed, one after the other, by number; or those with one number."""
 
+    def numbers(self) -> list[int]:
+        """The number of each value, in order."""
+
     def close(self) -> None:
         """Deletes the values."""
 
@@ -59,18 +62,18 @@ class SparkPartitions(Partitions[T]):
     """Values of the partitions of a log, on workers."""
 
     stored: Stored
-    number: int  # of partitions
+    numbers: Sequence[int]  # of partitions, in order
     workers: Workers
     reader: Callable[[], RowReader]  # with the numbers of the keys, on the workers
     text_keys: TextKeys
 
     @property
     def count(self) -> int:
-        return self.number
+        return len(self.numbers)
 
     def derive(self, work: Callable[[T], U]) -> "SparkPartitions[U]":
         stored = self.workers.run(self.stored, partial(derive, work=work), reader=self.reader)
-        return SparkPartitions(stored, self.number, self.workers, self.reader, self.text_keys)
+        return SparkPartitions(stored, self.numbers, self.workers, self.reader, self.text_keys)
 
     def derive_with(
         self, answers: Answers, work: Callable[[T, Columns], U]
@@ -88,7 +91,8 @@ class SparkPartitions(Partitions[T]):
         return self._brought(partial(derive, work=work))
 
     def results_with(self, work: Callable[[T, V], U], values: Sequence[V]) -> Iterator[U]:
-        return self._brought(partial(derive_with, work=work, values=self.share(values)))
+        shared = self.share(dict(zip(self.numbers, values, strict=True)))
+        return self._brought(partial(derive_with, work=work, values=shared))
 
     def share(self, value: U) -> Callable[[], U]:
         return self.workers.share(value)

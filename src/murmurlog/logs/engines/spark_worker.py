@@ -1,19 +1,25 @@
 """Functions that run on the workers of a Spark cluster, on streams of Arrow batches.
 
-A value of a partition (or of a range of keys) is a row: its number, and the value as bytes. The functions
-of partitions that run there are those that run in this process. Workers import this module from the zip
-file that is sent to them.
+A value of a partition (or of a range of keys) is a row: its number, and the value as bytes, or the place
+of these bytes in a file that all workers reach. The functions of partitions that run there are those that
+run in this process. Workers import this module from the zip file that is sent to them.
 """
 
 import gc
+import os
 import pickle
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
+from zipimport import zipimporter
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +27,20 @@ import pyarrow as pa
 from murmurlog.bundle.keys import NORMALISER
 from murmurlog.logs.cleaning import column_cleaners
 from murmurlog.logs.partitions import Sums, shard_ends, sum_by_key
-from murmurlog.logs.rows import Clean, Integers, Lines, RowCounts, RowReader, Rows, Texts, in_column
+from murmurlog.logs.rows import Lines, RowCounts, RowReader, Rows, Texts, in_column
 from murmurlog.logs.text_keys import TextKeys
+from murmurlog.logs.workspace import open_workspace
 
 VALUES = pa.schema([("number", pa.int32()), ("value", pa.binary())])
 COUNTS = -1  # the number of the row that has `RowCounts`
+MOST_BITS = 12  # of a partition's number; the others tell the parts of one that was split
 ROWS_A_BATCH = 200_000  # of a source, that are cleaned at once
 BYTES_A_BATCH = 64 << 20
 BYTES_A_ANSWER = 8 << 20
+BYTES_IN_A_ROW = 4096  # of a piece that is not worth a place in a file
+MEMORY = 1 << 28  # bytes for the rows of one partition; others go to a worker's disk
+ALIGNED = 64
+ELSEWHERE = bytes(8)  # in the place of the number of parts, which is never 0
 
 # Of DuckDB, as where it reads in this process; a worker has one core for a task.
 SETTINGS = {
@@ -41,69 +53,134 @@ SETTINGS = {
 }
 
 Batches = Iterator[pa.RecordBatch]
-Packed = Iterator[tuple[int, bytes]]  # numbers and values
-Work = Callable[[Batches, RowReader], Packed]
+Values = Iterator[tuple[int, Any]]  # with their numbers
+Work = Callable[[Batches, RowReader], Values]
 
 
 class PartitionTexts(Texts):
-    """The texts of a partition, which travel with its rows, as one batch."""
+    """The clean texts of a partition, a batch of columns; they are read when they are needed."""
 
-    def __init__(self, clean: Sequence[Clean] = ()) -> None:
-        self._clean = clean
-        self._columns: list[list[pa.Array]] = []
-
-    def add(self, columns: Sequence[pa.Array]) -> int:
-        """Appends rows of all columns; the id of the first."""
-        self._columns = self._columns or [[] for _ in columns]
-        start = sum(map(len, self._columns[0]))
-        for parts, texts in zip(self._columns, columns, strict=True):
-            parts.append(texts)
-        return start
-
-    def at(self, rows: Integers) -> "PartitionTexts":
-        """Some rows of all columns, which are numbered anew."""
-        some = PartitionTexts(self._clean)
-        numbers = range(len(self._columns))
-        some.add([self._column(number, 0).take(pa.array(rows)) for number in numbers])
-        return some
+    def __init__(self, columns: Callable[[], Sequence[pa.Array]], place: Any = None) -> None:
+        self._clean = ()
+        self.columns = columns
+        self.place = place  # of the texts in a file
 
     def _column(self, column: int, batch: int) -> pa.Array:
-        self._columns[column] = [pa.concat_arrays(self._columns[column])]
-        return self._columns[column][0]
+        return self.columns()[column]
+
+    def __reduce__(self) -> Any:
+        return PartitionTexts, (partial(_same, self.columns()),)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class Packer:
+    """Makes bytes of values; those of larger ones than `in_rows` go to a file in a folder, if there is one.
+
+    The numbers of the keys are in no value: they are sent once. Texts of partitions go to a file once.
+    """
+
+    def __init__(
+        self, folder: Path | None = None, texts: Path | None = None, *, in_rows: int = 0
+    ) -> None:
+        self._folder, self._texts, self._in_rows = folder, texts, in_rows
+        self._open, self._files = dict[Path, BinaryIO](), ExitStack()
+
+    def pack(self, value: Any) -> bytes:
+        """The bytes of a value, or where they are."""
+        parts = self._parts(value)
+        if self._folder is None or sum(map(len, parts)) <= self._in_rows:
+            return b"".join(parts)
+        return ELSEWHERE + pickle.dumps(self._write(parts, self._folder))
 
     def close(self) -> None:
-        """Forgets the texts."""
-        self._columns = []
+        """Ends the files."""
+        self._files.close()
+
+    def _parts(self, value: Any) -> list[Any]:
+        """The bytes of a value: the sizes of its parts, and these, each from an aligned place on."""
+        head, buffers = BytesIO(), list[pickle.PickleBuffer]()
+        pickler = _Pickler(head, protocol=5, buffer_callback=buffers.append)
+        pickler.place = self._place_of_texts
+        pickler.dump(value)
+        own = [memoryview(head.getvalue()), *(buffer.raw() for buffer in buffers)]
+        sizes = np.array([len(own), *map(len, own)], np.int64)
+        parts = list[Any]()
+        for part in (sizes.tobytes(), *own):
+            parts += [part, bytes(-len(part) % ALIGNED)]
+        return parts
+
+    def _place_of_texts(self, texts: PartitionTexts) -> Any:
+        if self._texts is not None and texts.place is None:
+            texts.place = self._write(self._parts(texts.columns()), self._texts)
+        return texts.place
+
+    def _write(self, parts: Sequence[Any], folder: Path) -> tuple[str, int, int]:
+        """Appends the parts to this packer's file in a folder; its name, and where they start and end."""
+        if folder not in self._open:
+            # Another task of the same work has another file.
+            file: Any = tempfile.NamedTemporaryFile(dir=folder, delete=False)  # noqa: SIM115
+            self._open[folder] = self._files.enter_context(file)
+        file = self._open[folder]
+        start = file.tell()
+        file.writelines(parts)
+        return file.name, start, file.tell()
 
 
 class _Pickler(pickle.Pickler):
-    def persistent_id(self, value: Any) -> str | None:
-        return "text keys" if isinstance(value, TextKeys) else None
+    place: Callable[[PartitionTexts], Any]
+
+    def persistent_id(self, value: Any) -> Any:
+        if isinstance(value, TextKeys):
+            return "text keys"
+        return self.place(value) if isinstance(value, PartitionTexts) else None
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, packed: bytes, text_keys: TextKeys) -> None:
-        super().__init__(BytesIO(packed))
-        self._text_keys = text_keys
+    text_keys: TextKeys | None
 
-    def persistent_load(self, name: str) -> TextKeys:
-        return self._text_keys
-
-
-def pack(value: Any) -> bytes:
-    """A value as bytes, without the numbers of the keys: these are sent once."""
-    out = BytesIO()
-    _Pickler(out, protocol=5).dump(value)
-    return out.getvalue()
+    def persistent_load(self, name: Any) -> Any:
+        if name == "text keys":
+            return self.text_keys
+        return PartitionTexts(cache(partial(_load, name)), name)
 
 
 def unpack(packed: bytes, text_keys: TextKeys) -> Any:
-    """The value again."""
-    return _Unpickler(packed, text_keys).load()
+    """The value again; what is large in it stays in its file."""
+    if packed.startswith(ELSEWHERE):
+        return _load(pickle.loads(packed[len(ELSEWHERE) :]), text_keys)
+    return _whole(memoryview(packed), text_keys)
+
+
+def _load(place: tuple[str, int, int], text_keys: TextKeys | None = None) -> Any:
+    """The value at a place in a file."""
+    name, start, end = place
+    return _whole(np.memmap(name, np.uint8, "r", start, end - start).data, text_keys)
+
+
+def _whole(packed: memoryview, text_keys: TextKeys | None) -> Any:
+    """The value that was made into bytes by `Packer._parts`."""
+    count = int(np.frombuffer(packed, np.int64, 1)[0])
+    sizes = np.frombuffer(packed, np.int64, 1 + count)
+    sizes = np.append(sizes.nbytes, sizes[1:])
+    starts = accumulate((sizes + -sizes % ALIGNED).tolist(), initial=0)
+    _, head, *buffers = [
+        packed[start : start + size] for start, size in zip(starts, sizes.tolist(), strict=False)
+    ]
+    unpickler = _Unpickler(BytesIO(head), buffers=buffers)
+    unpickler.text_keys = text_keys
+    return unpickler.load()
 
 
 def run(
-    batches: Batches, *, work: Work, reader: Callable[[], RowReader], normaliser: str
+    batches: Batches,
+    *,
+    work: Work,
+    reader: Callable[[], RowReader],
+    packer: Callable[[], Packer],
+    normaliser: str,
 ) -> Batches:
     """The rows that `work` makes, if the text rules here are those of the sending process."""
     if normaliser != NORMALISER:
@@ -111,20 +188,29 @@ def run(
     opened = reader()
     _freeze_modules()
     rows, size = list[tuple[int, bytes]](), 0
-    for row in work(batches, opened):
-        rows.append(row)
-        size += len(row[1])
-        if size > BYTES_A_ANSWER:
-            yield _batch(rows)
-            rows, size = [], 0
+    with closing(packer()) as packing:
+        for number, value in work(batches, opened):
+            rows.append((number, packing.pack(value)))
+            size += len(rows[-1][1])
+            if size > BYTES_A_ANSWER:
+                yield _batch(rows)
+                rows, size = [], 0
     if rows:
         yield _batch(rows)
+    _forget_zip_files()
 
 
 @cache
 def _freeze_modules() -> None:
     """Once: Spark collects garbage after every task, and would look at all modules each time."""
     gc.freeze()
+
+
+def _forget_zip_files() -> None:
+    """Before a task Spark has every known folder of a zip file listed again, which takes longer than small work."""
+    for path, finder in [*sys.path_importer_cache.items()]:
+        if isinstance(finder, zipimporter):
+            del sys.path_importer_cache[path]
 
 
 def _batch(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
@@ -135,30 +221,29 @@ def _batch(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=VALUES)
 
 
-def _rows(batches: Batches) -> Packed:
-    """The rows of a stream; a value at a time is outside of Arrow."""
+def _values(batches: Batches, reader: RowReader) -> Values:
+    """The values of a stream; one at a time is outside of Arrow."""
     for batch in batches:
         for number, value in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-            yield number, value.as_py()
-
-
-def _values(batches: Batches, reader: RowReader) -> Iterator[tuple[int, Any]]:
-    """The values of partitions."""
-    for number, packed in _rows(batches):
-        if number != COUNTS:
-            yield number, unpack(packed, reader.text_keys)
+            if number != COUNTS:
+                yield number, unpack(value.as_py(), reader.text_keys)
 
 
 def _grouped(batches: Batches, reader: RowReader) -> Iterator[tuple[int, Iterator[Any]]]:
-    """Values with one number together; rows come in order of numbers. Rows without bytes are no values."""
-    for number, rows in groupby(_rows(batches), itemgetter(0)):
-        yield number, (unpack(packed, reader.text_keys) for _, packed in rows if packed)
+    """Values with one number together; rows come in order of numbers."""
+    rows = (
+        (number, value)
+        for batch in batches
+        for number, value in zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
+    )
+    for number, own in groupby(rows, itemgetter(0)):
+        yield number, (unpack(value.as_py(), reader.text_keys) for _, value in own)
 
 
-def derive(batches: Batches, reader: RowReader, *, work: Callable[[Any], Any]) -> Packed:
+def derive(batches: Batches, reader: RowReader, *, work: Callable[[Any], Any]) -> Values:
     """What `work` makes of each value."""
     for number, value in _values(batches, reader):
-        yield number, pack(work(value))
+        yield number, work(value)
 
 
 def derive_with(
@@ -166,11 +251,11 @@ def derive_with(
     reader: RowReader,
     *,
     work: Callable[[Any, Any], Any],
-    values: Callable[[], Sequence[Any]],
-) -> Packed:
+    values: Callable[[], dict[int, Any]],
+) -> Values:
     """What `work` makes of each value together with the one of its partition's number."""
     for number, value in _values(batches, reader):
-        yield number, pack(work(value, values()[number]))
+        yield number, work(value, values()[number])
 
 
 def work_with(value: Any, *, work: Callable[[Any, Any], Any], columns: Callable[[], Any]) -> Any:
@@ -178,23 +263,23 @@ def work_with(value: Any, *, work: Callable[[Any, Any], Any], columns: Callable[
     return work(value, columns())
 
 
-def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sums]) -> Packed:
+def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sums]) -> Values:
     """The sums that `work` makes of each value, by shard."""
     for _, value in _values(batches, reader):
         sums = work(value)
         for shard, (start, end) in enumerate(pairwise(shard_ends(sums.keys))):
-            yield shard, pack(Sums(sums.keys[start:end], sums.sums[start:end]))
+            yield shard, Sums(sums.keys[start:end], sums.sums[start:end])
 
 
-def merge(batches: Batches, reader: RowReader) -> Packed:
+def merge(batches: Batches, reader: RowReader) -> Values:
     """The sums of each shard."""
     for shard, pieces in _grouped(batches, reader):
         every = [*pieces]
         keys = np.concatenate([sums.keys for sums in every])
-        yield shard, pack(sum_by_key(keys, np.concatenate([sums.sums for sums in every])))
+        yield shard, sum_by_key(keys, np.concatenate([sums.sums for sums in every]))
 
 
-def read_pieces(batches: Batches, reader: RowReader, *, statement: str | None) -> Packed:
+def read_pieces(batches: Batches, reader: RowReader, *, statement: str | None) -> Values:
     """The clean rows of each partition, with their texts, and how many there are.
 
     DuckDB runs the statement on the source's batches, which it calls `incoming`; without one they are
@@ -206,39 +291,45 @@ def read_pieces(batches: Batches, reader: RowReader, *, statement: str | None) -
         counts.add(own_counts)
         lines, ends = reader.lines(clean, 0)
         for number, (start, end) in enumerate(pairwise(ends)):
-            if end > start:
+            if end > start or not number:  # so that there is a partition, if without rows
                 own = Lines(column[start:end] for column in lines)
                 texts = [texts.take(pa.array(own.text_id)) for texts in clean.texts]
-                yield number, pack((own.with_ids(np.arange(own.rows)), texts))
-    yield COUNTS, pack(counts)
+                yield number, (own.with_ids(np.arange(own.rows)), texts)
+    yield COUNTS, counts
 
 
-def settle(batches: Batches, reader: RowReader) -> Packed:
-    """The rows of each partition in order, with its own texts; and how many rows there are in all."""
+def settle(batches: Batches, reader: RowReader) -> Values:
+    """The rows of each partition in order, with its own texts; and how many rows there are in all.
+
+    A partition with too many rows comes in parts, as where this process reads.
+    """
     for number, pieces in _grouped(batches, reader):
         if number == COUNTS:
             total = RowCounts()
             for counts in pieces:
                 total.add(counts)
-            yield COUNTS, pack(total)
+            yield COUNTS, total
             continue
-        texts = PartitionTexts(column_cleaners(reader.cleaning))
-        waiting, size = list[Lines](), 0
-        for lines, columns in pieces:
-            waiting.append(lines.with_ids(lines.text_id + texts.add(columns)))
-            size += lines.rows
-            if size > reader.most_rows:  # rows of a large unit that do not count
-                cut = reader.cut(Lines.join(waiting))
-                texts = texts.at(cut.text_id)
-                waiting, size = [cut.with_ids(np.arange(cut.rows))], cut.rows
-        yield number, pack(_alone(replace(reader, texts=texts).settle(Lines.join(waiting))))
+        with open_workspace(memory=MEMORY, threads=1, folder=_local_disk()) as workspace:
+            texts = Texts(workspace, column_cleaners(reader.cleaning))
+            lines = [
+                workspace.keep(lines.with_ids(lines.text_id + texts.add(columns)))
+                for lines, columns in pieces
+            ]
+            parts = replace(reader, texts=texts).partitions(lines, workspace)
+            for part, rows in enumerate(parts):
+                yield number + (part << MOST_BITS), _alone(rows.load())
+
+
+def _local_disk() -> Path:
+    """Where Spark lets a worker write what no other one reads."""
+    return Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
 
 
 def _alone(rows: Rows) -> Rows:
     """The rows with the clean texts that they have, each once."""
     columns = [column for column in (rows.query, rows.url, *rows.kept.values()) if column]
-    texts = PartitionTexts()
-    texts.add([rows.texts.take(column.ids) for column in columns])
+    texts = [rows.texts.take(column.ids) for column in columns]
     moved = [
         replace(column, ids=in_column(np.arange(len(column.ids)), number))
         for number, column in enumerate(columns)
@@ -248,7 +339,7 @@ def _alone(rows: Rows) -> Rows:
         query=moved[0],
         url=moved[1] if rows.url else None,
         kept=dict(zip(rows.kept, moved[len(moved) - len(rows.kept) :], strict=True)),
-        texts=texts,
+        texts=PartitionTexts(partial(_same, texts)),
     )
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import duckdb
-
 from murmurlog.bundle.scratch import scratch
+from murmurlog.errors import EngineError
+from murmurlog.logs.duckdb_statements import run_statement
 from murmurlog.logs.sql import quoted
 
 NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " ": "space"}
@@ -37,22 +37,22 @@ def detect(blocks: Iterable[bytes], character: str | None = None) -> Delimiter |
     text = next(iter(blocks), b"")[:SNIFFED]
     lines = text[: text.rfind(b"\n") + 1].splitlines()
     options = [f"delim = {quoted(character)}, "] if character else ["", "delim = ' ', "]
-    with scratch() as folder, duckdb.connect() as connection:
+    with scratch() as folder:
         file = folder / "lines.csv"
         file.write_bytes(
             b"".join(line + b"\n" for line in lines if line.strip() and len(line) < LONGEST)
         )
         for tolerance in ("", "ignore_errors = true, "):
             for option in options:
-                select = f"""SELECT Delimiter, len(Columns), Quote, HasHeader
+                select = f"""SELECT Delimiter, len(Columns) AS fields, Quote, HasHeader
                     FROM sniff_csv({quoted(str(file))}, {option}{tolerance}comment = '')"""
                 try:
-                    row = connection.execute(select).fetchone()
-                except duckdb.Error:  # no delimiter fits
+                    (row,) = run_statement(select).to_pylist()
+                except EngineError:  # no delimiter fits
                     continue
-                if row and row[1] > 1:
-                    sign, fields, quote, header = row
+                if row["fields"] > 1:
                     return Delimiter(
-                        character=sign, fields=fields, quoted=quote == '"', header=header
-                    )
+                        character=row["Delimiter"], fields=row["fields"],
+                        quoted=row["Quote"] == '"', header=row["HasHeader"],
+                    )  # fmt: skip
     return None

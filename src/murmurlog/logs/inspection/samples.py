@@ -11,17 +11,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurlog.errors import InputError
+from murmurlog.errors import EngineError, InputError
+from murmurlog.logs.duckdb_statements import run_statement
 from murmurlog.logs.inspection.blocks import TextFile, whole_lines
 from murmurlog.logs.json_array import array_lines
 from murmurlog.logs.parquet_types import as_texts
 from murmurlog.logs.records import Dialect, Records, cut
-from murmurlog.logs.source import CLOSED, table_of
+from murmurlog.logs.source import table_of
 from murmurlog.logs.sql import identifier
 
 ROWS_A_BLOCK = 2_000  # of text
@@ -130,10 +130,10 @@ def some_of_duckdb(file: Path, table: str | None) -> Sample:
     """The columns of a table in a DuckDB file, and their first values."""
     name = table_of(file, table)
     try:
-        with duckdb.connect(str(file.resolve()), read_only=True, config=CLOSED) as connection:
-            select = f"SELECT * FROM main.{identifier(name)} LIMIT {ROWS}"
-            return _of_arrow(connection.execute(select).to_arrow_table())
-    except (duckdb.Error, RuntimeError):
+        return _of_arrow(
+            run_statement(f"SELECT * FROM main.{identifier(name)} LIMIT {ROWS}", file=file)
+        )
+    except EngineError:
         raise InputError(f"{file.name} is not a readable DuckDB file") from None
 
 

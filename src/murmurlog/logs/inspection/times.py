@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import duckdb
-
+from murmurlog.logs.duckdb_statements import run_statement
 from murmurlog.logs.sql import quoted
 from murmurlog.logs.times import COMMON_FORMATS
 
@@ -83,12 +82,10 @@ def reads(values: Any, formats: Sequence[str]) -> list[Read]:
     facts = ", ".join(
         f"count(t{i}), sum(epoch(t{i})), min(t{i}), max(t{i})" for i in range(len(formats))
     )
-    with duckdb.connect() as connection:
-        connection.execute("SET enable_progress_bar = false")
-        connection.register("given", values)
-        select = f"SELECT {facts} FROM (SELECT {times} FROM given)"
-        found = connection.execute(select).fetchone() or ()
-    quads = zip(*(iter(found),) * 4, strict=True)
+    (row,) = run_statement(
+        f"SELECT {facts} FROM (SELECT {times} FROM sample)", sample=values
+    ).to_pylist()
+    quads = zip(*(iter(row.values()),) * 4, strict=True)
     return [
         Read(format=form, values=n, sum=total, first=first, last=last)
         for form, (n, total, first, last) in zip(formats, quads, strict=True)

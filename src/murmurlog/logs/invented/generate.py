@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.bundle.progress import measure
-from murmurlog.errors import DiskError, InputError, UsageError
+from murmurlog.errors import DiskError, EngineError, InputError, UsageError
+from murmurlog.logs.duckdb_statements import run_statement
 from murmurlog.logs.invented import texts as text
 from murmurlog.logs.invented.populations import POPULATIONS, numbers
 from murmurlog.logs.invented.populations import sizes as draw_sizes
 from murmurlog.logs.invented.texts import WORDS, Ints
 from murmurlog.logs.source import format_of
+from murmurlog.logs.sql import quoted
 
 ROWS_A_USER = 40
 DAYS = 90
@@ -157,17 +158,15 @@ def _copy(table: pa.Table, out: Path, *, seed: int, order: str) -> None:
         options += f", KV_METADATA {{murmurlog: '{note}'}}"
     if compression:
         options += f", COMPRESSION {compression}"
-    connection = duckdb.connect()
     try:
-        connection.register("invented", table)
-        connection.execute(f"COPY (FROM invented {order}) TO $file ({options})", {"file": str(out)})
-    except duckdb.IOException as error:
-        raise DiskError(f"cannot write {out.name}: {error}") from None
+        run_statement(
+            f"COPY (FROM invented {order}) TO {quoted(str(out))} ({options})", invented=table
+        )
+    except EngineError as error:
+        raise DiskError(f"cannot write {out.name}: {error.__cause__}") from None
     except BaseException:  # stopped: no half of a log
         out.unlink(missing_ok=True)
         raise
-    finally:
-        connection.close()
 
 
 def _from_population(

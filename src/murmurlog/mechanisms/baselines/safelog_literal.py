@@ -211,7 +211,7 @@ class SafelogLiteral(Unprotected):
 
 def _unheld(counted: Tally, pool: Domain, text_keys: TextKeys) -> Tally:
     """The queries of the pool that the tally does not hold, with 0 rows."""
-    from murmurlog.counting.tally import with_candidates
+    from murmurlog.counting.tally import SingleShard, with_candidates
     from murmurlog.logs.partitions import Sums
 
     if pool.names != ("query",):
@@ -220,7 +220,7 @@ def _unheld(counted: Tally, pool: Domain, text_keys: TextKeys) -> Tally:
     (shard,), public = listed, listed.public
     assert public is not None
     new = shard.sums == 0
-    shards = (Sums(shard.keys[new], shard.sums[new]),)
+    shards = SingleShard(Sums(shard.keys[new], shard.sums[new]))
     return replace(listed, shards=shards, public=public.filter(pa.array(new)))
 
 

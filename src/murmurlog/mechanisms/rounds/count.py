@@ -77,8 +77,8 @@ def find_holders(candidates: Candidates, published: pa.Table) -> Holders:
     none = np.zeros(0, np.int64)
     parts = [(none, none, none)]
     if size:
-        listed = candidates.listed(published)
-        work = partial(_count_holders, pairs=candidates.pairs, published=listed)
+        shared = candidates.listed(published)
+        work = partial(_count_holders, pairs=candidates.pairs, published=shared)
         # No unit is in two partitions, so the units of an item are those of all together.
         parts += candidates.counted.results(work)
     item, m, units = (np.concatenate(columns) for columns in zip(*parts, strict=True))
@@ -106,8 +106,8 @@ def count_users(holders: Holders, counts: WeightedCounts, noise: Noise) -> Fresh
     measured = (holders.weighted(d2) + noise(GRID * sigma, holders.size)) / GRID
     # The rest is post-processing.
     off = misfit(measured, profile, sd=sd, d2=d2, sigma=sigma)
-    found = estimate_users(measured, profile, sd=sd, d2=d2, sigma=sigma, contradiction=off)
-    return FreshCounts(estimates=found, d2=d2, histogram=histogram)
+    estimates = estimate_users(measured, profile, sd=sd, d2=d2, sigma=sigma, contradiction=off)
+    return FreshCounts(estimates=estimates, d2=d2, histogram=histogram)
 
 
 def with_users(keys: pa.Table, counted: FreshCounts, *, in_log: bool = True) -> pa.Table:
@@ -116,14 +116,14 @@ def with_users(keys: pa.Table, counted: FreshCounts, *, in_log: bool = True) -> 
     Not `in_log`: units were bounded before their items were counted, so that the log has at least as many
     and there is no upper end.
     """
-    found = counted.estimates
-    high = pa.array(np.ceil(found.high).astype(np.int64))
-    users, errors = pa.array(np.rint(found.users).astype(np.int64)), pa.array(found.stderr)
+    estimates = counted.estimates
+    high = pa.array(np.ceil(estimates.high).astype(np.int64))
+    users, errors = pa.array(np.rint(estimates.users).astype(np.int64)), pa.array(estimates.stderr)
     columns = {
         "users": users,
         "users_stderr": errors,
         "reliable": is_reliable(users, errors),
-        "users_low": pa.array(np.floor(found.low).astype(np.int64)),
+        "users_low": pa.array(np.floor(estimates.low).astype(np.int64)),
         "users_high": high if in_log else pa.nulls(len(high), high.type),
     }
     for name, column in columns.items():
@@ -131,7 +131,7 @@ def with_users(keys: pa.Table, counted: FreshCounts, *, in_log: bool = True) -> 
     stated = {
         "meaning": IN_LOG if in_log else AT_LEAST,
         "d2": counted.d2,
-        "common_error": found.common,
+        "common_error": estimates.common,
         "histogram": counted.histogram.tolist(),
     }
     return with_notes(keys, stated, name="counting")

@@ -122,8 +122,8 @@ class Rounds(Mechanism):
     def __str__(self) -> str:
         limits = {"C": self.C, "reach": self.reach, "focus": self.focus}
         parts = letters_of(self.schedule, limits, self.pools)
-        shown = ", ".join(f"{name}={value}" for name, value in parts.items() if value != "")
-        return f"rounds({shown})"
+        text = ", ".join(f"{name}={value}" for name, value in parts.items() if value != "")
+        return f"rounds({text})"
 
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
@@ -131,7 +131,7 @@ class Rounds(Mechanism):
         left = dict(letters)
         check_noise_kind("rounds", left.pop("noise", None), "gaussian")
         schedule = schedule_from(left)
-        made = cls(
+        mechanism = cls(
             schedule=schedule,
             C=number(left, "C", default=math.inf),
             reach=number(left, "reach", default=1.0),
@@ -143,7 +143,7 @@ class Rounds(Mechanism):
                 f"rounds has no parameter {', '.join(left)}: use d, s, own, past, T, C, reach, "
                 "focus, sigma1, sigma_h, d2, N, TP"
             )
-        return made
+        return mechanism
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -189,10 +189,10 @@ class Rounds(Mechanism):
             schedule = solve_rounds(
                 epsilon=epsilon, delta=left, d=d, neighbours=neighbours, **split
             )
-            made = cls._with(schedule, pools)
-            if made.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
-                return made
-            left = delta - 1.1 * made._sampler_cost(epsilon)
+            mechanism = cls._with(schedule, pools)
+            if mechanism.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
+                return mechanism
+            left = delta - 1.1 * mechanism._sampler_cost(epsilon)
             if left <= delta / 2:
                 break
         raise below_sampler(delta, epsilon)
@@ -355,12 +355,12 @@ class Rounds(Mechanism):
         # 4. Each item by its own y alone: whether it goes on, with how much attention.
         last = k + 1 == s.rounds
         goes_on = np.zeros(len(y), bool) if last else ~passed & (y >= self._give_up(k)[pool])
-        known = remembered if last else remembered + s.past[k] * z
+        total = remembered if last else remembered + s.past[k] * z
         return Outcome(
             passed=passed,
             goes_on=goes_on,
             attention=self._attention(k, y[goes_on], pool[goes_on]),
-            remembered=known[goes_on],
+            remembered=total[goes_on],
         )
 
     @functools.cached_property

@@ -67,13 +67,13 @@ def pool_keys(schedule: Schedule, *, size: int, fakes: float, late: float) -> Po
         math.ceil(GRID * -float(ndtri(part * fakes / size)) * schedule.sd(k))
         for k, part in enumerate(parts)
     ]
-    made = PoolKeys(size=size, thresholds=tuple(steps))
-    if made.thresholds[-1] >= schedule.thresholds[-1]:
+    pool = PoolKeys(size=size, thresholds=tuple(steps))
+    if pool.thresholds[-1] >= schedule.thresholds[-1]:
         raise UsageError(
             f"a pool of {size} keys with {fakes:g} expected fakes asks more of a key than keys outside "
             "the pool need: use a smaller pool, or accept more fakes with --fakes"
         )
-    return made
+    return pool
 
 
 def check_pools(pools: Sequence[PoolKeys], domains: Sequence[Domain]) -> None:
@@ -98,10 +98,10 @@ def pass_unheld(
     """How many of `count` keys that nobody holds pass in some round."""
     if keys.size > DIRECT:
         return _pass_lazily(schedule, keys, decide, count, entropy)
-    found = 0
+    passed = 0
     for start in range(0, count, BLOCK):
-        found += _pass_block(schedule, decide, min(BLOCK, count - start), entropy)
-    return found
+        passed += _pass_block(schedule, decide, min(BLOCK, count - start), entropy)
+    return passed
 
 
 def _pass_block(schedule: Schedule, decide: Decide, count: int, entropy: Entropy) -> int:
@@ -109,9 +109,9 @@ def _pass_block(schedule: Schedule, decide: Decide, count: int, entropy: Entropy
     passed, remembered = 0, np.zeros(count, np.int64)
     for k, scale in enumerate(schedule.scales):
         z = draw(noise="gaussian", scale=scale * GRID, count=len(remembered), entropy=entropy)
-        found = decide(k, z, remembered)
-        passed += int(found.passed.sum())
-        remembered = found.remembered
+        outcome = decide(k, z, remembered)
+        passed += int(outcome.passed.sum())
+        remembered = outcome.remembered
     return passed
 
 
@@ -130,14 +130,14 @@ def _pass_lazily(
         chances = _chances(schedule, keys.thresholds)
         p = mp.fsum(chances)
         proposals = binomial(count, p, entropy=entropy)
-        kept = [_propose(schedule, keys, chances, p, entropy) for _ in range(proposals)]
-    noises = [noise for noise in kept if noise is not None]
+        proposed = (_propose(schedule, keys, chances, p, entropy) for _ in range(proposals))
+        noises = [noise for noise in proposed if noise is not None]
     passed, remembered = 0, np.zeros(len(noises), np.int64)
     z = np.array(noises, np.int64).reshape(len(noises), schedule.rounds)
     for k in range(schedule.rounds):
-        found = decide(k, z[:, k], remembered)
-        passed += int(found.passed.sum())
-        remembered, z = found.remembered, z[found.goes_on]
+        outcome = decide(k, z[:, k], remembered)
+        passed += int(outcome.passed.sum())
+        remembered, z = outcome.remembered, z[outcome.goes_on]
     return passed
 
 
@@ -151,8 +151,8 @@ def _chances(schedule: Schedule, thresholds: tuple[int, ...]) -> list[Any]:
 def _direction(schedule: Schedule, k: int) -> list[Any]:
     """What each round's noise, in standard deviations, adds to y_k, in grid steps."""
     parts = zip(schedule.coefficients(k), schedule.scales, strict=False)
-    given = [mp.mpf(c) * mp.mpf(s) * GRID for c, s in parts]
-    return given + [mp.mpf(0)] * (schedule.rounds - k - 1)
+    steps = [mp.mpf(c) * mp.mpf(s) * GRID for c, s in parts]
+    return steps + [mp.mpf(0)] * (schedule.rounds - k - 1)
 
 
 def _edge(schedule: Schedule, thresholds: tuple[int, ...], k: int) -> Any:

@@ -223,8 +223,8 @@ def select(
         shards, answers = sums.answer(decide_shard)
         for shard in shards:
             passed.append(shard.passed)
-            for own, keys in zip(held, shard.in_pools, strict=True):
-                own.append(keys)
+            for parts, keys in zip(held, shard.in_pools, strict=True):
+                parts.append(keys)
         advance()
         if k + 1 == len(scales) or not any(shard.alive for shard in shards):
             break
@@ -282,8 +282,8 @@ def _columns(pool: Domain) -> list[pa.ChunkedArray]:
 def _in_pools(keys: Keys, pools: Sequence[KeyList]) -> tuple[Integers, Integers]:
     """In round 1 nothing is remembered, and items are known by their pools; 0 for none."""
     pool = np.zeros(len(keys), np.int64)
-    for number, listed in enumerate(pools, start=1):
-        pool[listed.places(keys) >= 0] = number
+    for number, members in enumerate(pools, start=1):
+        pool[members.places(keys) >= 0] = number
     return np.zeros(len(keys), np.int64), pool
 
 
@@ -297,19 +297,19 @@ def _known(keys: Keys, alive: Alive) -> tuple[Integers, Integers]:
 
 def weigh_first(items: BoundedItems) -> Sums:
     """Round 1: (iii) every item of a bounded set and nothing else, all with equal attention."""
-    given = give_weights(items.unit, FULL, grid=GRID)
-    return _summed(items.item, items.keys, given)
+    weights = give_weights(items.unit, FULL, grid=GRID)
+    return _summed(items.item, items.keys, weights)
 
 
 def weigh(items: AliveItems) -> Sums:
     """The sums of what units give to each item, in steps of 1/GRID."""
-    given = give_weights(items.unit, items.attention[items.item], grid=GRID)
-    return _summed(items.item, items.keys, given)
+    weights = give_weights(items.unit, items.attention[items.item], grid=GRID)
+    return _summed(items.item, items.keys, weights)
 
 
-def _summed(item: Integers, keys: Keys, given: Integers) -> Sums:
+def _summed(item: Integers, keys: Keys, weights: Integers) -> Sums:
     sums = np.zeros(len(keys), np.int64)
-    np.add.at(sums, item, given)
+    np.add.at(sums, item, weights)
     return Sums(keys, sums)
 
 
@@ -320,8 +320,8 @@ def _keep_own_alive(items: BoundedItems | AliveItems, columns: Columns) -> Alive
 
 def keep_alive(items: BoundedItems | AliveItems, *, alive: Callable[[], Alive]) -> AliveItems:
     """The items that are alive, with the attention that each gets."""
-    listed = alive()
-    places = listed.keys.places(items.keys)
+    going_on = alive()
+    places = going_on.keys.places(items.keys)
     stays = np.flatnonzero(places >= 0)
     number = np.full(len(places), -1, np.int32)
     number[stays] = np.arange(len(stays), dtype=np.int32)
@@ -331,7 +331,7 @@ def keep_alive(items: BoundedItems | AliveItems, *, alive: Callable[[], Alive]) 
         unit=items.unit[rows],
         item=item[rows],
         keys=items.keys.take(stays, axis=0),
-        attention=listed.attention[places[stays]],
+        attention=going_on.attention[places[stays]],
     )
 
 
@@ -378,13 +378,13 @@ def _sets_in_rows(
         members = member[start[chosen][:, None] + np.arange(length)]
         # Those who hold the rarest member, then of these who hold each of the others.
         rarest = members[np.arange(len(chosen)), holders[members].argmin(axis=1)]
-        each = np.repeat(np.arange(len(chosen)), holders[rarest])
-        own = unit[runs(first[rarest], holders[rarest])]
+        number = np.repeat(np.arange(len(chosen)), holders[rarest])
+        holder = unit[runs(first[rarest], holders[rarest])]
         for place in range(length):
-            pairs = members[each, place] * width + own
+            pairs = members[number, place] * width + holder
             at = np.minimum(np.searchsorted(holds, pairs), len(holds) - 1)
             there = holds[at] == pairs
-            each, own = each[there], own[there]
-        units.append(own)
-        sets.append(chosen[each])
+            number, holder = number[there], holder[there]
+        units.append(holder)
+        sets.append(chosen[number])
     return np.concatenate(units), np.concatenate(sets)

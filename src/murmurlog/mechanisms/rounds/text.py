@@ -62,11 +62,15 @@ def schedule_from(letters: dict[str, str]) -> Schedule:
 
 def _counts(letters: dict[str, str]) -> WeightedCounts | None:
     """The noise of the counts from sigma1, sigma_h and d2."""
-    given = {name: number(letters, name) for name in ("sigma1", "sigma_h", "d2") if name in letters}
-    d2 = whole(given.pop("d2"), "d2") if "d2" in given else None
-    if given.keys() == {"sigma1", "sigma_h"}:
-        return WeightedCounts(scale=given["sigma1"], histogram_scale=given["sigma_h"], per_user=d2)
-    if given or d2 is not None:
+    scales = {
+        name: number(letters, name) for name in ("sigma1", "sigma_h", "d2") if name in letters
+    }
+    d2 = whole(scales.pop("d2"), "d2") if "d2" in scales else None
+    if scales.keys() == {"sigma1", "sigma_h"}:
+        return WeightedCounts(
+            scale=scales["sigma1"], histogram_scale=scales["sigma_h"], per_user=d2
+        )
+    if scales or d2 is not None:
         raise UsageError("counts need sigma1 and sigma_h, and may have d2")
     return None
 

@@ -44,8 +44,9 @@ class Profile:
 
     def ratio(self, d2: int) -> float:
         """The mean weight of a holding: of all units and items."""
-        held = self.units * self.m
-        return float((held * weight(self.m, d2)).sum() / held.sum()) if held.sum() > 0 else 1.0
+        holdings = self.units * self.m
+        weights = (holdings * weight(self.m, d2)).sum()
+        return float(weights / holdings.sum()) if holdings.sum() > 0 else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +138,8 @@ def _fit_tail(x: Floats, h: Floats, sd: float) -> Floats:
 
 def weights_of_holders(profile: Profile, d2: int, counts: Floats) -> tuple[Floats, Floats]:
     """The mean and the variance of the weights of each item's holders under the model."""
-    some = profile.units > 0
-    units, m = profile.units[some], profile.m[some]
+    bins = profile.units > 0
+    units, m = profile.units[bins], profile.m[bins]
     w = weight(m, d2)
     if not len(units):
         return np.ones(len(counts)), np.zeros(len(counts))
@@ -176,21 +177,21 @@ def misfit(counts: Floats, profile: Profile, *, sd: float, d2: int, sigma: float
     The sum of all weighted counts is the sum of the weights that units of all bins give. If the two
     differ by more than three standard deviations, the smoothed histogram is wrong.
     """
-    given = profile.m * weight(profile.m, d2)
-    total, expected = float(counts.sum()), float((profile.units * given).sum())
-    curve = TAIL_MISFIT * (given * profile.fitted * (1 - profile.measured)).sum()
-    noise = ((given * profile.measured * sd) ** 2).sum() + curve**2 + len(counts) * sigma**2
+    weights = profile.m * weight(profile.m, d2)
+    total, expected = float(counts.sum()), float((profile.units * weights).sum())
+    curve = TAIL_MISFIT * (weights * profile.fitted * (1 - profile.measured)).sum()
+    noise = ((weights * profile.measured * sd) ** 2).sum() + curve**2 + len(counts) * sigma**2
     return max(0.0, abs(total - expected) - 3 * math.sqrt(noise)) / max(total, expected, 1.0)
 
 
 def common_error(profile: Profile, *, sd: float, d2: int) -> float:
     """The relative error of all items that follows from the histogram, whose noise is `sd`."""
     lost = profile.m * (1 - weight(profile.m, d2))
-    held = max(float((profile.units * profile.m).sum()), 1.0)
+    holdings = max(float((profile.units * profile.m).sum()), 1.0)
     noise = ((lost * profile.measured * sd) ** 2).sum()
     curve = TAIL_MISFIT * (lost * profile.fitted * (1 - profile.measured)).sum()
     return math.hypot(
-        math.sqrt(noise + curve**2) / held, COMMON_ALLOWANCE * (1 - profile.ratio(d2))
+        math.sqrt(noise + curve**2) / holdings, COMMON_ALLOWANCE * (1 - profile.ratio(d2))
     )
 
 
@@ -212,8 +213,8 @@ def estimate_users(
     r, variance = weights_of_holders(profile, d2, np.maximum(counts, sigma))
     users = counts / r
     size = np.maximum(users, 1.0)
-    own = (sigma / r) ** 2 + variance / r**2 * size + (allowance * (1 - r) * size) ** 2
-    stderr = np.sqrt(own + (common * size) ** 2)
+    alone = (sigma / r) ** 2 + variance / r**2 * size + (allowance * (1 - r) * size) ** 2
+    stderr = np.sqrt(alone + (common * size) ** 2)
     # Too little of these counts was measured: wide, and not reliable.
     stderr = np.where(r < LEAST_RATIO, np.maximum(stderr, size / 2), stderr)
     lean = LEAN * (sigma / r) ** 2 / np.maximum(users, 2 * sigma / r)
