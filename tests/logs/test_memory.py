@@ -127,7 +127,8 @@ from murmurlog.publishing.release import release
 log, out, unit, memory = sys.argv[2:]
 made = release(log, out=out, memory=memory, unit=unit, epsilon=20.0, delta=1e-4, per_user=5,
                entropy=SeededEntropy(1))
-print(json.dumps({kind: table.to_pylist() for kind, table in made.tables.items()}, default=str))
+tables = {kind: table.to_pylist() for kind, table in made.tables.items()}
+print(json.dumps([tables, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """
 
 
@@ -135,15 +136,12 @@ def released(log, out, *, unit, memory, limit=0):
     """The tables of a release in a process of its own, and its peak memory in bytes."""
     # An allocator that reserves a gigabyte of addresses at once would be all that is measured.
     environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-    process = subprocess.Popen(
+    done = subprocess.run(
         [sys.executable, "-c", RELEASE, str(limit), str(log), str(out), unit, memory],
-        stdout=subprocess.PIPE, env=environment,
+        stdout=subprocess.PIPE, env=environment, check=True,
     )  # fmt: skip
-    assert process.stdout is not None
-    said = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
-    assert status == 0
-    return json.loads(said), used.ru_maxrss * 1024
+    tables, peak = json.loads(done.stdout)
+    return tables, peak * 1024
 
 
 @pytest.mark.slow
