@@ -12,7 +12,7 @@ from murmurlog.counting.bound import Bound, BoundedItems
 from murmurlog.counting.items import Items, PublicNames
 from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.counting.tally import SingleShard, Tally
-from murmurlog.logs.partitions import SharedAnswers, Sums, sum_by_key
+from murmurlog.logs.partitions import Sums, answer_in_list, sum_by_key
 from murmurlog.logs.rows import NEVER
 from murmurlog.logs.text_keys import TextKeys, number_keys, order_of_keys
 from murmurlog.mechanisms.rounds.select import Candidates, _pairs_in_rows, weigh_first
@@ -61,8 +61,7 @@ class GivenShards(list):
         return (work(sums) for sums in self)
 
     def answer(self, work):
-        done = [work(number, sums) for number, sums in enumerate(self)]
-        return [result for result, _ in done], SharedAnswers([columns for _, columns in done])
+        return answer_in_list(self, work)
 
     def close(self):
         pass

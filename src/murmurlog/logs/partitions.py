@@ -5,7 +5,7 @@ partition; everything else is a sum of integers. Where a partition is (in memory
 decides where a unit is counted, never what.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from murmurlog.logs.text_keys import NO_KEYS, KeyList, group_keys
+from murmurlog.logs.text_keys import NO_KEYS, group_keys
 from murmurlog.logs.workspace import Kept, KeptRuns, Workspace
 from murmurlog.privacy.sampler import Keys
 
@@ -91,19 +91,22 @@ class Shards(Protocol):
 class SummedShards(Shards, Protocol):
     """The same of values of partitions, to which answers go back."""
 
-    def answer(self, work: Callable[[int, Sums], tuple[U, Columns]]) -> "tuple[list[U], Answers]":
-        """What `work` makes of each range and its number: a result, and columns about some of its keys.
+    def answer(self, work: "Answer[U]") -> "tuple[list[U], Answers]":
+        """What `work` makes of each range and its number: a result, places of keys, and columns about these keys.
 
-        The first column is these keys, in order. What goes back to partitions never comes together in one
-        place: that may be as large as the sums.
+        Places ascend. What goes back to partitions never comes together in one place: that may be as large as
+        the sums.
         """
 
 
+Answer = Callable[[int, Sums], tuple[U, Integers, Columns]]
+
+
 class Answers(Protocol):
-    """Columns about keys, in ranges of keys, on their way to the partitions that have the keys."""
+    """Keys and columns about them, in ranges of keys, on their way to the partitions that have the keys."""
 
     def shard(self, number: int) -> Columns:
-        """The columns of a range."""
+        """The keys and the columns of a range."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,26 +180,28 @@ class LocalShards:
     def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
         return self.workspace.map(lambda shard: work(self._merge(shard)), range(self.shards))
 
-    def answer(
-        self, work: Callable[[int, Sums], tuple[U, Columns]]
-    ) -> "tuple[list[U], LocalAnswers]":
-        def answered(shard: int) -> _Answered[U]:
-            pieces = self._pieces(shard)
-            keys, sums = map(np.concatenate, zip(*pieces, strict=True))
-            result, columns = work(shard, sum_by_key(keys, sums))
-            places = KeyList(columns[0]).places(keys)
-            rows = np.flatnonzero(places >= 0)
-            ends = np.cumsum([0, *(len(own) for own, _ in pieces)])
+    def answer(self, work: Answer[U]) -> "tuple[list[U], LocalAnswers]":
+        def answer_shard(number: int) -> _Answered[U]:
+            pieces = self._pieces(number)
+            keys, values = map(np.concatenate, zip(*pieces, strict=True))
+            shard, codes = group_sums(keys, values)
+            result, places, columns = work(number, shard)
+            columns = shard.keys.take(places, axis=0), *columns
+            answer = np.full(len(shard.keys), -1, np.int32)  # to each key
+            answer[places] = np.arange(len(places), dtype=np.int32)
+            rows = np.flatnonzero(answer[codes] >= 0)
+            ends = np.cumsum([0, *(len(piece) for piece, _ in pieces)])
+            own = answer[codes[rows]]
             return _Answered(
                 result,
                 self.workspace.keep(columns),
                 self.workspace.keep_runs(
-                    tuple(column.take(places[rows], axis=0) for column in columns),
+                    tuple(column.take(own, axis=0) for column in columns),
                     np.searchsorted(rows, ends).tolist(),
                 ),
             )
 
-        done = _all_or_none(self.workspace.map(answered, range(self.shards)))
+        done = _all_or_none(self.workspace.map(answer_shard, range(self.shards)))
         answers = LocalAnswers([one.columns for one in done], [one.routed for one in done])
         return [one.result for one in done], answers
 
@@ -252,13 +257,30 @@ class SharedAnswers:
         return self.columns[number]
 
 
+def answer_in_list(shards: Iterable[Sums], work: Answer[U]) -> tuple[list[U], SharedAnswers]:
+    """The results and the answers to ranges of sums, all in this process."""
+    results, answers = list[U](), list[Columns]()
+    for number, shard in enumerate(shards):
+        result, places, columns = work(number, shard)
+        results.append(result)
+        answers.append((shard.keys.take(places, axis=0), *columns))
+    return results, SharedAnswers(answers)
+
+
 def sum_by_key(keys: Keys, values: Integers) -> Sums:
     """The sums of values with equal keys, in order of keys."""
+    return group_sums(keys, values)[0]
+
+
+def group_sums(keys: Keys, values: Integers) -> tuple[Sums, npt.NDArray[np.int32]]:
+    """The same, and of each row the place of its key."""
+    codes = np.zeros(len(keys), np.int32)
     if not len(keys):
-        return Sums(NO_KEYS, values[:0].astype(np.int64))
+        return Sums(NO_KEYS, values[:0].astype(np.int64)), codes
     order, new = group_keys(keys)
+    codes[order] = np.cumsum(new, dtype=np.int32) - np.int32(1)
     sums = np.add.reduceat(values.take(order, axis=0), np.flatnonzero(new), axis=0)
-    return Sums(keys.take(order[new], axis=0), sums)
+    return Sums(keys.take(order[new], axis=0), sums), codes
 
 
 def shard_ends(keys: Keys, shards: int = SHARDS) -> list[int]:

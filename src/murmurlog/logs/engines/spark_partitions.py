@@ -20,7 +20,15 @@ from murmurlog.logs.engines.spark_worker import (
     unpack,
     work_with,
 )
-from murmurlog.logs.partitions import Answers, Columns, Partitions, SharedAnswers, Sums
+from murmurlog.logs.partitions import (
+    Answer,
+    Answers,
+    Columns,
+    Partitions,
+    SharedAnswers,
+    Sums,
+    answer_in_list,
+)
 from murmurlog.logs.rows import RowReader
 from murmurlog.logs.text_keys import TextKeys
 
@@ -123,11 +131,8 @@ class SparkShards:
     def map(self, work: Callable[[Sums], U]) -> Iterator[U]:
         return map(work, self)
 
-    def answer(
-        self, work: Callable[[int, Sums], tuple[U, Columns]]
-    ) -> tuple[list[U], SharedAnswers]:
-        done = [work(number, shard) for number, shard in enumerate(self)]
-        return [result for result, _ in done], SharedAnswers([columns for _, columns in done])
+    def answer(self, work: Answer[U]) -> tuple[list[U], SharedAnswers]:
+        return answer_in_list(self, work)
 
     def close(self) -> None:
         self.stored.close()

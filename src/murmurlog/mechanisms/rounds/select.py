@@ -255,8 +255,8 @@ def _decide_shard(
     pools: Sequence[KeyList],
     decide: Decide,
     stream: Entropy,
-) -> tuple[_DecidedShard, Columns]:
-    """The decision, and what is alive after it with what is remembered of it."""
+) -> tuple[_DecidedShard, Integers, Columns]:
+    """The decision, and which items are alive after it with what is remembered of them."""
     if before is None:
         remembered, pool = _in_pools(shard.keys, pools)
         in_pools = tuple(shard.keys[pool == number] for number in range(1, len(pools) + 1))
@@ -268,11 +268,9 @@ def _decide_shard(
         noise="gaussian", scale=scale, count=len(shard.keys), entropy=stream, keys=shard.keys
     )
     outcome = decide(k, shard.sums + noise, remembered, pool)
-    alive = shard.keys.compress(outcome.goes_on, axis=0)
-    return (
-        _DecidedShard(shard.keys[outcome.passed], len(alive), in_pools),
-        (alive, outcome.attention, outcome.remembered, pool[outcome.goes_on]),
-    )
+    alive = np.flatnonzero(outcome.goes_on)
+    decided = _DecidedShard(shard.keys[outcome.passed], len(alive), in_pools)
+    return decided, alive, (outcome.attention, outcome.remembered, pool[alive])
 
 
 def _columns(pool: Domain) -> list[pa.ChunkedArray]:
@@ -289,10 +287,9 @@ def _in_pools(keys: Keys, pools: Sequence[KeyList]) -> tuple[Integers, Integers]
 
 def _known(keys: Keys, alive: Alive) -> tuple[Integers, Integers]:
     """What is remembered of the items of a shard, all of which are alive, and their pools."""
-    places = alive.keys.places(keys)
-    if places.min(initial=0) < 0:
-        raise EngineError("an item that was given up has a weight: this is a bug")
-    return alive.remembered[places], alive.pool[places]
+    if not np.array_equal(keys, alive.keys.keys):
+        raise EngineError("other items have a weight than go on: this is a bug")
+    return alive.remembered, alive.pool
 
 
 def weigh_first(items: BoundedItems) -> Sums:
