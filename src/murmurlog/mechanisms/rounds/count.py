@@ -5,7 +5,7 @@ item, how many units hold it together with m - 1 others of the published ones. T
 weighted counts are sums over it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.schema import AT_LEAST, IN_LOG, is_reliable, with_notes
+from murmurlog.counting.sorting import group_pairs
 from murmurlog.counting.unit_weights import count_holders
 from murmurlog.mechanisms.rounds.select import Candidates, PairFinder, Published
 from murmurlog.mechanisms.rounds.user_estimates import (
@@ -26,6 +27,8 @@ from murmurlog.mechanisms.rounds.user_estimates import (
 from murmurlog.privacy import WeightedCounts, count_weight, histogram_bins, noise_sd
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.sampler import Integers
+
+ROWS_TOGETHER = 1_000_000  # of partitions, before they are added up
 
 Noise = Callable[[float, int], Integers]  # of a scale: so many draws
 
@@ -75,14 +78,31 @@ def find_holders(candidates: Candidates, published: pa.Table) -> Holders:
     """Who holds the published items; `published` has the key columns of each, in order."""
     size = published.num_rows
     none = np.zeros(0, np.int64)
-    parts = [(none, none, none)]
+    parts, rows, most = [(none, none, none)], 0, ROWS_TOGETHER
     if size:
-        shared = candidates.listed(published)
-        work = partial(_count_holders, pairs=candidates.pairs, published=shared)
+        listed = candidates.listed(published)
+        work = partial(_count_holders, pairs=candidates.pairs, published=listed)
         # No unit is in two partitions, so the units of an item are those of all together.
-        parts += candidates.counted.results(work)
-    item, m, units = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        for part in candidates.counted.results(work):
+            parts.append(part)
+            rows += len(part[0])
+            if rows > most:  # the same pairs come from every partition
+                parts = [_add_up(parts)]
+                rows = len(parts[0][0])
+                most = rows + ROWS_TOGETHER
+    item, m, units = _add_up(parts)
     return Holders(item=item, m=m, units=units, size=size)
+
+
+def _add_up(
+    parts: Sequence[tuple[Integers, Integers, Integers]],
+) -> tuple[Integers, Integers, Integers]:
+    """The units of each pair of an item and m, which comes once."""
+    item, m, units = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order, new = group_pairs(item, m)
+    first = order[new]
+    sums = np.add.reduceat(units[order], np.flatnonzero(new)) if len(order) else units
+    return item[first], m[first], sums
 
 
 def _count_holders(
