@@ -29,6 +29,7 @@ from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.logs.text_keys import KeyList, order_of_keys
 from murmurlog.mechanisms import Rounds, View, parse
+from murmurlog.mechanisms.rounds import count
 from murmurlog.mechanisms.rounds.select import Alive, keep_alive, weigh
 from murmurlog.privacy import (
     WeightedCounts,
@@ -706,3 +707,14 @@ def test_a_number_that_is_none_is_no_guarantee(place, monkeypatch):
     broken[place][-1] = math.nan
     monkeypatch.setattr(account, "_sides", lambda _: tuple(broken))
     assert epsilon_of_rounds(schedule, delta=1e-6) == math.inf
+
+
+def test_holders_of_all_partitions_are_added_up_on_the_way(monkeypatch):
+    """However many partitions there are, an item and m come once; the units of all partitions count."""
+    holdings = [("a",), ("a", "b"), ("a", "b"), ("b",), ("a", "b", "c"), ("a",)] * 5
+    published = pa.table({"query": ["a", "b"]})
+    for together in (0, 10**6):
+        monkeypatch.setattr(count, "ROWS_TOGETHER", together)
+        holders = count.find_holders(candidates_of(holdings, parts=4), published)
+        pairs = zip(holders.item.tolist(), holders.m.tolist(), holders.units.tolist(), strict=True)
+        assert sorted(pairs) == [(0, 1, 10), (0, 2, 15), (1, 1, 5), (1, 2, 15)]

@@ -38,7 +38,7 @@ MOST_BITS = 11
 BYTES_A_ROW = 60  # of text; only to choose a number of partitions
 UNPACKED = 4  # times the bytes of compressed text
 ROWS_OF_A_SERVER = 4_000_000  # which does not say how many there are
-SCRATCH_A_ROW = 150  # bytes of texts, keys and codes of a row, in memory or in files
+SCRATCH_A_ROW = 220  # bytes of texts, keys and codes, and of what is set aside
 OUT_OF_MEMORY = (
     "the engine ran out of memory or of disk space to spill to. Raise --memory, or set TMPDIR to a "
     "larger disk."
