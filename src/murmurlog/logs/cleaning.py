@@ -262,7 +262,7 @@ def _find_urls(
     """The same of urls that are not empty."""
     if not len(start):
         return np.zeros(0, bool), start, length
-    given, (data, start) = start, pad(data, start, length)
+    place, (data, start) = start, pad(data, start, length)
     end = start + length
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))[start]
     http = (words & np.uint64((1 << 56) - 1)) == int.from_bytes(b"http://", "little")
@@ -297,7 +297,7 @@ def _find_urls(
         end = host_end
     while (slash := plain & (end > host_end) & (data[end - 1] == ord("/"))).any():
         end = end - slash
-    return plain, host + (given - start), np.where(plain, end - host, 0)
+    return plain, host + (place - start), np.where(plain, end - host, 0)
 
 
 def clean_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:

@@ -53,9 +53,8 @@ def _of_table(kind: str, parameters: Mapping[str, Any], view: View) -> int:
     if kind == "itemset":  # n rows have n queries at most; the share of a row grows with n
         n = items_for(parameters["per_user"], view.set_size, consecutive=view.consecutive)
         return 1 + -(-sets_of(n, view.set_size, consecutive=view.consecutive) // n)
-    if kind == "log" and parameters.get(
-        "per_user"
-    ):  # clicks, and every two of a unit's published ones
+    if kind == "log" and parameters.get("per_user"):
+        # Clicks, and every two of a unit's published ones.
         return 3 + int(parameters["per_user"]) // 2
     # A query or a pair with its value of --by, a query with its url, and a query that is looked up.
     return 2

@@ -80,8 +80,8 @@ def find_holders(candidates: Candidates, published: pa.Table) -> Holders:
     none = np.zeros(0, np.int64)
     parts, rows, most = [(none, none, none)], 0, ROWS_TOGETHER
     if size:
-        listed = candidates.listed(published)
-        work = partial(_count_holders, pairs=candidates.pairs, published=listed)
+        shared = candidates.listed(published)
+        work = partial(_count_holders, pairs=candidates.pairs, published=shared)
         # No unit is in two partitions, so the units of an item are those of all together.
         for part in candidates.counted.results(work):
             parts.append(part)
