@@ -224,6 +224,15 @@ def test_what_is_said_of_noise_and_rows_is_what_a_release_can_say(bundle, part, 
     assert report.returncode == code
 
 
+@pytest.mark.parametrize(("version", "code"), [(None, 1), ("0.2.0", 0)])
+def test_only_versions_that_compared_whole_texts_say_nothing_of_keys(bundle, version, code):
+    certificate = json.loads((bundle / "privacy.json").read_text())
+    del certificate["noise"]["keys"]
+    version = version or certificate["murmurlog"]
+    changed = forge(bundle, noise=certificate["noise"], murmurlog=version)
+    assert run("verify", changed).returncode == code
+
+
 def test_a_threshold_far_from_all_counts_costs_no_memory(bundle):
     tables = json.loads((bundle / "privacy.json").read_text())["tables"]
     tables["query"]["parameters"]["threshold"] = 10**12

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from murmurlog.bundle.certificate import ENTROPY, METHOD, Certificate, TableClaim
+from murmurlog.bundle.certificate import ENTROPY, METHOD, TEXT_KEYS, Certificate, TableClaim
 from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.schema import in_order, schema
 from murmurlog.mechanisms import parse
@@ -51,7 +51,9 @@ def make_certificate(tables, mechanisms=None, *, epsilon=2.5, **changes):
             "until": None, "where": None, "gap": None, "set_size": None, "consecutive": None,
         },
         "engine": "duckdb",
-        "sampler": {"method": METHOD, "entropy": ENTROPY[private], "delta": delta},
+        "sampler": {
+            "method": METHOD, "entropy": ENTROPY[private], "keys": TEXT_KEYS, "delta": delta,
+        },
         "by": None,
         "declared_users": None,
         "unprotected": (),

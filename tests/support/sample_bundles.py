@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog import __version__
-from murmurlog.bundle.certificate import ENTROPY, METHOD, Certificate, TableClaim
+from murmurlog.bundle.certificate import ENTROPY, METHOD, TEXT_KEYS, Certificate, TableClaim
 from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.schema import KEYS
 from murmurlog.bundle.write import publish
@@ -144,6 +144,7 @@ def write_bundle(
         sampler={
             "method": METHOD,
             "entropy": ENTROPY[True],
+            "keys": TEXT_KEYS,
             "delta": drawn_with((each.mechanism for each in plans.values()), total),
         },
         by=None,
