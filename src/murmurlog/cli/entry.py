@@ -1,10 +1,15 @@
 """Where the process starts: signals are handled before anything that takes time is imported."""
 
+import ctypes
 import gc
 import os
 import sys
+from contextlib import suppress
 
 from murmurlog.cli import stop
+
+# Of the GNU C library's mallopt: sizes up to which freed memory is used again instead of going back to the system.
+TRIM_THRESHOLD, MMAP_THRESHOLD = (-1, 300_000_000), (-3, 100_000_000)
 
 
 def main() -> None:
@@ -19,6 +24,9 @@ def main() -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # In a virtual machine NumPy's huge pages cost more than they save: 3 of 6 s that the kernel took at 20 M rows.
         os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
+        with suppress(OSError, AttributeError):  # another C library
+            for parameter, value in (TRIM_THRESHOLD, MMAP_THRESHOLD):
+                ctypes.CDLL(None).mallopt(parameter, value)
         from murmurlog.cli.main import main as run
 
         run()

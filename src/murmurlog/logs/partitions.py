@@ -26,7 +26,7 @@ T_co = TypeVar("T_co", covariant=True)
 Integers = npt.NDArray[np.int64]
 Columns = tuple[npt.NDArray[Any], ...]
 
-SHARDS = 64  # ranges of keys, so that the sums of one range are in memory at a time
+SHARDS = 16  # ranges of keys, so that the sums of one range are in memory at a time
 PARTITIONS_A_SHARD = 4  # at most, so that a range is no larger in a larger log
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from io import BytesIO
+from io import BytesIO, FileIO
 from itertools import accumulate, count, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
@@ -44,18 +44,20 @@ class Kept(Generic[T]):
     size: int
     value: T | None
     file: Path | None = None
+    mapped: bool = False  # whether arrays may still be in the file
 
     def load(self, *, mapped: bool = False) -> T:
         """The value; from a file a new copy, or, if mapped, one whose arrays stay in the file."""
         if self.file is None:
             assert self.value is not None
             return self.value
+        self.mapped |= mapped
         value: T = self.workspace.read(self.file, mapped=mapped)
         return value
 
     def close(self) -> None:
         """Forgets the value, and its file."""
-        self.workspace.release(self.size, self.file)
+        self.workspace.release(self.size, self.file, again=not self.mapped)
         self.value, self.file, self.size = None, None, 0
 
     def __del__(self) -> None:
@@ -95,7 +97,10 @@ class KeptRuns(Generic[C]):
             return kind(column[start:end] for column in self.value)
         assert self.file is not None
         width = _bytes_of_rows(self.like, 1)
-        data = np.fromfile(self.file, np.uint8, (end - start) * width, offset=start * width)
+        data = np.empty((end - start) * width, np.uint8)
+        with open(self.file, "rb", buffering=0) as source:
+            source.seek(start * width)
+            _read_into(source, data)
         sizes = [_bytes_of_rows([column], end - start) for column in self.like]
         return kind(
             np.frombuffer(data, column.dtype, math.prod(shape), offset=first).reshape(shape)
@@ -140,6 +145,12 @@ class Run(Generic[C]):
         self.runs.close_run()
 
 
+def _read_into(source: BinaryIO | FileIO, data: Array) -> None:
+    """Fills an array from a file, which is as long as it was written."""
+    if source.readinto(data) != len(data):
+        raise EngineError("a temporary file was cut while it was in use")
+
+
 def _bytes_of_rows(columns: Iterable[Array], rows: int) -> int:
     """What so many rows of columns take."""
     return sum(rows * column.itemsize * math.prod(column.shape[1:]) for column in columns)
@@ -177,6 +188,8 @@ class Workspace:
         self._folder, self._names = folder, count()
         self.lock, self._used = threading.RLock(), 0
         self._in_files = 0  # bytes
+        # Files of values that are no longer kept: a file system is slow to make files where many were deleted.
+        self._unused: list[Path] = []
         self._aside: tuple[Path, int] | None = None
         self.memory, self.threads = memory, threads
         self._residents = dict[int, Resident]()  # held here: values in files only name them
@@ -242,15 +255,17 @@ class Workspace:
     def read(self, path: Path, *, mapped: bool = False) -> Any:
         """The value in a file; if mapped, its arrays stay there."""
         with open(path, "rb") as source:
-            (many,) = np.fromfile(source, np.int64, 1)
-            sizes = np.fromfile(source, np.int64, many)
-            head = source.read(int(sizes[0]))
+            (many,) = np.frombuffer(source.read(8), np.int64)
+            sizes = np.frombuffer(source.read(8 * many), np.int64)
+            head = source.read(sizes[0])
             if mapped:
                 ends = source.tell() + np.append(0, np.cumsum(sizes[1:]))
                 whole = memoryview(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ))
                 buffers: list[Any] = [whole[a:b] for a, b in pairwise(ends.tolist())]
             else:
-                buffers = [np.fromfile(source, np.uint8, size) for size in sizes[1:]]
+                buffers = [np.empty(size, np.uint8) for size in sizes[1:]]
+                for buffer in buffers:
+                    _read_into(source, buffer)
         unpickler = _Unpickler(BytesIO(head), buffers=buffers)
         unpickler.residents = self._residents
         return unpickler.load()
@@ -258,8 +273,9 @@ class Workspace:
     @contextmanager
     def _writing(self, size: int) -> "Iterator[BinaryIO]":
         """A new file of so many bytes that only this user can read, which is gone if it cannot be written."""
-        path = self.folder / f"{next(self._names)}.values"
+        folder = self.folder
         with self.lock:
+            path = self._unused.pop() if self._unused else folder / f"{next(self._names)}.values"
             self._in_files += size
             self._use_what_is_aside(size)
 
@@ -269,7 +285,7 @@ class Workspace:
                 return os.open(name, flags, 0o600)
 
         try:
-            with open(path, "xb", opener=create) as out:
+            with open(path, "wb", opener=create) as out:
                 yield out
         except OSError as error:
             self.release(size, path)
@@ -285,16 +301,21 @@ class Workspace:
             self._used += size * fits
             return fits
 
-    def release(self, size: int, file: Path | None) -> None:
-        """A value of so many bytes has left the memory, or its file."""
-        with self.lock:
-            if file is None:
+    def release(self, size: int, file: Path | None, *, again: bool = True) -> None:
+        """A value of so many bytes has left the memory, or its file, which may be used `again`."""
+        if file is None:
+            with self.lock:
                 self._used -= size
+            return
+        with suppress(OSError):  # the folder may be gone
+            if again:
+                os.truncate(file, 0)
             else:
-                self._in_files -= size
-        if file is not None:
-            with suppress(OSError):
-                file.unlink(missing_ok=True)
+                file.unlink()
+        with self.lock:
+            self._in_files -= size
+            if again:
+                self._unused.append(file)
 
     def check_space(self, need: int) -> None:
         """Raises unless values of so many bytes have room in memory and on the disk of the folder."""
