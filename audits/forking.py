@@ -25,9 +25,9 @@ from typing import Any, NoReturn
 
 import murmurlog.cli.entry as entry
 import murmurlog.cli.main
-import murmurlog.logs.duckdb_rows
 import murmurlog.logs.engines.duckdb
 import murmurlog.logs.memory
+import murmurlog.logs.source_batches
 import murmurlog.logs.workspace
 import murmurlog.publishing.ledger
 import murmurlog.publishing.release
@@ -99,7 +99,7 @@ def limit_files(size: int) -> None:
 
 def work_as_on_large_logs(room: float) -> None:
     """Two threads work on many batches and partitions, and mostly one is split; `room` of the memory is for values."""
-    murmurlog.logs.duckdb_rows.ROWS_A_BATCH = 2_048
+    murmurlog.logs.source_batches.ROWS_A_BATCH = 2_048
     murmurlog.logs.engines.duckdb.FEW_ROWS = 0
     murmurlog.logs.memory.ROWS_A_PARTITION = 2_500
     murmurlog.logs.workspace.cores = lambda: 2

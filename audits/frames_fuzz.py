@@ -32,10 +32,10 @@ import pandas as pd
 import pyarrow as pa
 
 from murmurlog.errors import MurmurlogError
-from murmurlog.logs.duckdb_rows import read_batches
 from murmurlog.logs.engines.duckdb import open_duckdb
 from murmurlog.logs.source import Source
 from murmurlog.logs.tables import write_parquet
+from murmurlog.logs.typed_rows import read_batches
 from murmurlog.logs.workspace import open_workspace
 
 Connection = duckdb.DuckDBPyConnection

@@ -154,7 +154,7 @@ def cut_log(made: Case, cut: Cut, folder: Path) -> Iterator[Log]:
         reader = RowReader(
             cleaning=cleaning, text_keys=keys, texts=texts, unit=made.unit, bits=cut.bits, most_rows=cut.most_rows,
         )  # fmt: skip
-        done = reader.read(batches(made, rows, cut.rows_a_batch, by=by), workspace)
+        done = reader.read(batches(made, rows, cut.rows_a_batch, by=by), workspace).settle()
         yield Log(
             partitions=done.partitions, source=cast(Source, _Columns(columns)), unit=made.unit,
             text_keys=keys, rows=done.counts.rows, keyed=done.counts.keyed, broken=done.counts.broken,

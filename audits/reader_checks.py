@@ -20,12 +20,12 @@ from reader_samples import LARGEST, Outcome, Sample
 from murmurlog.errors import InputError, MurmurlogError
 from murmurlog.logs import formats as shapes
 from murmurlog.logs import records
-from murmurlog.logs.duckdb_rows import read_batches
 from murmurlog.logs.log import read
 from murmurlog.logs.rows import Column
 from murmurlog.logs.rows import Rows as LogRows
 from murmurlog.logs.screen import Screen, load
 from murmurlog.logs.source import find
+from murmurlog.logs.typed_rows import read_batches
 
 Rows = Counter[tuple[Any, ...]]
 USER = "user"  # a column that is kept: the user's name
@@ -63,7 +63,7 @@ class Reader:
                 )  # fmt: skip
                 kept = [f"k{i}" for i in range(len(source.found))]
                 times = ["time"] if sample.time_format else []
-                found = _counted(batches, ["user", "query", "url", *kept, *times])
+                found = _counted(batches, ["user", "query", "url", *kept, *times], source.nothing)
             except InputError as error:
                 return _refused(error)
             except Exception as error:
@@ -152,10 +152,18 @@ def _texts(rows: LogRows, column: Column) -> list[str | None]:
     return [texts[code] for code in column.codes]
 
 
-def _counted(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Rows:
+def _counted(
+    batches: Iterable[pa.RecordBatch], names: Sequence[str], nothing: Sequence[str]
+) -> Rows:
+    """How often each row comes; of urls, which are cleaned later, `nothing` stands for none."""
     rows: Rows = Counter()
     for batch in batches:
-        rows.update(zip(*(batch[name].to_pylist() for name in names), strict=True))
+        columns = {
+            name: batch[name].to_pylist() if name in batch.schema.names else [None] * len(batch)
+            for name in names
+        }
+        columns["url"] = [None if url in nothing else url for url in columns["url"]]
+        rows.update(zip(*columns.values(), strict=True))
     return rows
 
 

@@ -51,13 +51,13 @@ ENGINES = {
 }
 # Modules that read by an engine, at most four; whatever counts is numpy and Arrow.
 READING = {
-    "logs/duckdb_rows": "the SELECT that makes typed rows of every source, on every engine",
     "logs/duckdb_statements": "single statements: what a file or a sample is like, generated logs",
+    "logs/row_typer": "typed rows of a batch, on every engine",
     "logs/spark_rows": "the rows of a source on Spark",
 }
 # Where the name of an engine decides: it is opened there, and what it cannot make is refused there.
 OPENING = {"publishing/target"}
-# SQL outside of them: of the ledger, of servers, of a file's columns, of `profile` and `generate`.
+# SQL outside of them: of typed rows, of the ledger, of servers, of a file's columns, of `profile` and `generate`.
 SQL = {
     "logs/invented/generate",
     "logs/inspection/delimiters",
@@ -65,6 +65,7 @@ SQL = {
     "logs/inspection/times",
     "logs/postgres",
     "logs/source",
+    "logs/typed_rows",
     "publishing/ledger",
     "publishing/ledger_file",
     "publishing/ledger_records",

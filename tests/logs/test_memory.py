@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import murmurlog.logs.duckdb_rows
+import murmurlog.logs.row_typer
 import murmurlog.logs.rows
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.memory import BYTES_A_ROW, PROCESS, MemoryPlan, bytes_of_a_unit, least_memory
@@ -52,7 +52,7 @@ def test_batches_end_after_so_many_rows_or_bytes(tmp_path, monkeypatch):
     texts = ["x" * (3_000 if row < 3_000 else 3) for row in range(rows)]
     path = tmp_path / "log.parquet"
     pq.write_table(pa.table({"user": pa.array(range(rows)), "query": texts}), path)
-    monkeypatch.setattr(murmurlog.logs.duckdb_rows, "BYTES_A_BATCH", 1_000_000)
+    monkeypatch.setattr(murmurlog.logs.row_typer, "BYTES_A_BATCH", 1_000_000)
     with connect() as engine:
         source = find(str(path))
         batches = list(engine.batches(source, where={}, keep=(), urls=False, broken={}))

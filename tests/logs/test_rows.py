@@ -37,7 +37,7 @@ def read_rows(table, *, seed=1, batch=100, memory=1 << 30, threads=1, **options)
     with open_workspace(memory=memory, threads=threads) as workspace:
         texts = Texts(workspace, column_cleaners(cleaning))
         reader = RowReader(cleaning=cleaning, text_keys=keys, texts=texts, **options)
-        read = reader.read(iter(table.combine_chunks().to_batches(batch)), workspace)
+        read = reader.read(iter(table.combine_chunks().to_batches(batch)), workspace).settle()
         rows, units = [], Counter()
         for part in read.partitions.results(lambda part: part):
             units.update(key.tobytes() for key in part.unit_keys)

@@ -60,6 +60,7 @@ class Cleaning:
 
     timed: bool = True  # whether the source has a column of times
     url: str | None = None  # how much of a url is kept; None: no urls
+    no_url: tuple[str, ...] = ()  # texts that stand for none
     ranked: bool = True  # whether the source has a column of ranks of its urls
     keys: str | None = None  # the rules for canonical keys, by their name in a certificate
     keep: tuple[str, ...] = ()  # the names of further columns: k0, k1, .. of the source's rows

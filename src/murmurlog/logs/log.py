@@ -17,13 +17,13 @@ from murmurlog.bundle.progress import measure
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.columns import short
-from murmurlog.logs.duckdb_rows import count_rows, size_of
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.likely_causes import likely_causes
 from murmurlog.logs.partitions import Partitions
 from murmurlog.logs.rows import Rows
 from murmurlog.logs.screen import Screen
 from murmurlog.logs.source import Source
+from murmurlog.logs.source_batches import count_rows, size_of
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
@@ -114,7 +114,7 @@ def read(
     check(source, since=since, until=until, where=where, keep=kept.values())
     say(f"reading {source.name}")
     cleaning = Cleaning(
-        timed="time" in source.columns, url=url if "url" in source.columns else None,
+        timed="time" in source.columns, url=url if "url" in source.columns else None, no_url=source.nothing,
         ranked="rank" in source.columns, keys=keys,
         since=moment_of("--since", since), until=moment_of("--until", until), keep=tuple(kept),
         screen=screen, deny=deny,

@@ -6,7 +6,7 @@ a log can be read. Sizes decide where a unit is counted, never what.
 
 from dataclasses import dataclass
 
-from murmurlog.logs import duckdb_rows
+from murmurlog.logs import source_batches
 from murmurlog.logs.rows import MOST_BYTES_A_UNIT, MOST_BYTES_A_VALUE, MOST_ROWS_A_UNIT
 from murmurlog.logs.text_keys import bytes_of_numbers
 
@@ -45,7 +45,7 @@ class MemoryPlan:
             duckdb=duckdb,
             # A batch for each thread, one that waits, and one that is read; no partition is worked on then.
             rows_a_batch=min(
-                duckdb_rows.ROWS_A_BATCH, (work - duckdb) // (BYTES_A_ROW * (threads + 2))
+                source_batches.ROWS_A_BATCH, (work - duckdb) // (BYTES_A_ROW * (threads + 2))
             ),
             rows_a_partition=min(ROWS_A_PARTITION, most_rows * 3 // 4),
             most_rows=most_rows,

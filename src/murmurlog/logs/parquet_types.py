@@ -1,7 +1,7 @@
 """Which types of Parquet columns are read, and what each engine does with them (docs/reference/types.md).
 
 A column is read if its text is a function of its value alone, on every engine. The types are those
-of the file itself, which DuckDB and Spark use, not those of a schema that Arrow may have added.
+of the file itself, not those of a schema that Arrow may have added.
 """
 
 import json
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from murmurlog.errors import InputError
 
-MOST_DIGITS = 38  # of a decimal: DuckDB misreads more, Spark has no such type
+MOST_DIGITS = 38  # of a decimal: DuckDB and Spark have no longer ones
 INT96 = "int96 timestamp"
 NOTHING = "null"
 OUT_OF_RANGE = "out of range"
@@ -56,7 +56,6 @@ KINDS = _kinds(
     ("float64", "float64", "double"),
     ("date", "date", "date"),
     ("time", "time of day", None),
-    ("time with zone", "time of day with zone", None),
     ("time in nanoseconds", "time of day in nanoseconds", None),
     ("timestamp", "timestamp", "timestamp_ntz"),
     (INT96, "timestamp", "timestamp_ltz"),
@@ -107,6 +106,83 @@ def types_of(
                     f"{kind.name} in {file.name}. Write it in one type, or read the files one by one."
                 )
     return found
+
+
+def schemas_of(
+    files: Sequence[Path], columns: Sequence[str], source_name: str
+) -> dict[Path, pa.Schema]:
+    """The Arrow types that columns of each file are read in; raises unless they are readable and agree.
+
+    A column has one type in all files, but that times may have other units. One that a file does not have
+    has the type of the others.
+    """
+    own = {
+        file: _types_in(file, kinds)
+        for file, kinds in types_of(files, columns, source_name).items()
+    }
+    common = {
+        name: _common([types[name] for types in own.values() if name in types]) for name in columns
+    }
+
+    def field(types: Mapping[str, pa.DataType], name: str) -> tuple[str, pa.DataType]:
+        timed = pa.types.is_timestamp(common[name])
+        return name, types.get(name, common[name]) if timed else common[name]
+
+    return {
+        file: pa.schema([field(types, name) for name in columns]) for file, types in own.items()
+    }
+
+
+def _types_in(file: Path, kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
+    """The types of columns of a file."""
+    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
+        types = {field.name: plain_type(field.type) for field in opened.schema_arrow}
+    return {
+        name: pa.large_string() if kind.form in ("text", "json") else types[name]
+        for name, kind in kinds.items()
+    }
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of a column of the file, which Arrow's own schema may have changed."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind if kind == pa.uuid() else plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, plain_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    if any(is_list(kind) for is_list in _LISTS):
+        return pa.list_(plain_type(kind.value_type))
+    for is_one, plain in _PLAIN.items():
+        if is_one(kind):
+            return plain
+    if pa.types.is_decimal(kind) and kind.precision <= MOST_DIGITS:
+        return pa.decimal128(kind.precision, kind.scale)
+    return kind
+
+
+_PLAIN = {
+    pa.types.is_string: pa.large_string(),
+    pa.types.is_string_view: pa.large_string(),
+    pa.types.is_binary: pa.large_binary(),
+    pa.types.is_binary_view: pa.large_binary(),
+    pa.types.is_fixed_size_binary: pa.large_binary(),
+    pa.types.is_duration: pa.int64(),
+    pa.types.is_float16: pa.float32(),  # DuckDB has no such type
+}
+
+
+def _common(types: Sequence[pa.DataType]) -> pa.DataType:
+    """The type that holds the values of a column in all files, with the same texts."""
+    distinct = [kind for kind in dict.fromkeys(types) if not pa.types.is_null(kind)]
+    if not distinct:
+        return pa.large_string()
+    if len(distinct) == 1 or not all(map(pa.types.is_integer, distinct)):
+        # Other types of one form are decimals of the same scale, and times.
+        return max(distinct, key=lambda kind: getattr(kind, "precision", 0))
+    return pa.decimal128(20) if pa.uint64() in distinct else pa.int64()
 
 
 def _columns_of(file: Path, columns: Sequence[str], source_name: str) -> dict[str, Kind]:

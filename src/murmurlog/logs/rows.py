@@ -9,7 +9,7 @@ and each distinct text has a code.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,16 +45,22 @@ MICROSECONDS_A_DAY = 86_400_000_000
 MOST_ROWS_A_UNIT = 1 << 18
 MOST_BYTES_A_UNIT = 1 << 26
 MOST_BYTES_A_VALUE = 2_000_000  # a row with a longer value is broken
-TOO_LONG = "value too long"
+TOO_LONG, NOT_UTF8 = "value too long", "not UTF-8"
+MOST_ASCII = 0x7F
 SPLIT_BITS = 4  # of a unit's key, by which a partition that is too large is split
 
 ROW_BITS, BATCH_BITS = 32, 24  # of the id of a text
 
+T = TypeVar("T")
 Integers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 
 Clean = Callable[[pa.Array], pa.Array]
+
+
+def _as_it_is(rows: Any) -> tuple[pa.RecordBatch, Mapping[str, int]]:
+    return rows, {}
 
 
 class Texts(Resident):
@@ -258,6 +264,28 @@ class ReadRows:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class RoutedRows:
+    """The rows of a source by bucket of units, before they are put in order."""
+
+    reader: "RowReader"
+    routed: Sequence[KeptRuns[Lines]]  # of each batch
+    counts: RowCounts
+    workspace: Workspace
+
+    def settle(self) -> ReadRows:
+        """The rows by partition."""
+
+        def settle(bucket: int) -> list[Kept[Rows]]:
+            return [
+                *self.reader.partitions([lines[bucket] for lines in self.routed], self.workspace)
+            ]
+
+        parts = self.workspace.map(settle, range(1 << self.reader.bits))
+        partitions = LocalPartitions([part for some in parts for part in some], self.workspace)
+        return ReadRows(partitions=partitions, counts=self.counts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RowReader:
     """How batches of a source become rows of partitions."""
 
@@ -271,15 +299,19 @@ class RowReader:
 
     def read(
         self,
-        batches: Iterable[pa.RecordBatch],
+        batches: Iterable[T],
         workspace: Workspace,
         advance: Callable[[int], None] = lambda _: None,
-    ) -> "ReadRows":
-        """The rows by partition, and how many were dropped."""
+        *,
+        typed: Callable[[T], tuple[pa.RecordBatch, Mapping[str, int]]] = _as_it_is,
+    ) -> "RoutedRows":
+        """The rows by bucket of units, and how many were dropped; `typed` makes typed rows of a batch, if they are not."""
         routed, total = list[KeptRuns[Lines]](), RowCounts()
 
-        def work(batch: pa.RecordBatch) -> tuple[KeptRuns[Lines], RowCounts]:
-            clean, counts = self.clean(batch)
+        def work(batch: T) -> tuple[KeptRuns[Lines], RowCounts]:
+            rows, broken = typed(batch)
+            clean, counts = self.clean(rows)
+            counts.add(RowCounts(broken=dict(broken)))
             lines, ends = self.lines(clean, self.texts.add(clean.texts))
             return workspace.keep_runs(lines, ends), counts
 
@@ -287,13 +319,7 @@ class RowReader:
             routed.append(lines)
             total.add(counts)
             advance(counts.keyed)
-
-        def settle(bucket: int) -> list[Kept[Rows]]:
-            return [*self.partitions([lines[bucket] for lines in routed], workspace)]
-
-        parts = workspace.map(settle, range(1 << self.bits))
-        partitions = LocalPartitions([part for some in parts for part in some], workspace)
-        return ReadRows(partitions=partitions, counts=total)
+        return RoutedRows(reader=self, routed=routed, counts=total, workspace=workspace)
 
     def partitions(
         self,
@@ -329,7 +355,7 @@ class RowReader:
     def clean(self, batch: pa.RecordBatch) -> tuple[CleanBatch, RowCounts]:
         """A batch as numbers, and how many of its rows are usable."""
         counts = RowCounts(keyed=batch.num_rows)
-        batch, texts, size, too_long = _short_rows(batch)
+        batch, texts, size, unsound = _sound_rows(batch)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         cleaning, count = self.cleaning, batch.num_rows
         query, asked, reasons = self._queries(texts["query"])
@@ -357,8 +383,7 @@ class RowReader:
             time=time,
         )
         stays, counts.broken = judge(facts, cleaning)
-        if too_long:
-            counts.broken[TOO_LONG] = too_long
+        counts.broken |= unsound
         for reason, rows in reasons.items():
             hit = stays & rows
             counts.screened[reason] = int(hit.sum())
@@ -483,9 +508,12 @@ class RowReader:
         if len(rows):
             raw = self.text_keys.spans(urls.data, urls.start[rows], urls.length[rows])
             codes, first = number_keys(raw)
-            clean = short_texts(clean_urls(urls.texts.take(pa.array(rows[first])), self.cleaning))
+            texts = urls.texts.take(pa.array(rows[first]))
+            none = pc.is_in(texts, pa.array(self.cleaning.no_url, texts.type))
+            clean = pc.if_else(none, None, short_texts(clean_urls(texts, self.cleaning)))
             keys[rows] = self.text_keys.texts(clean).take(codes, axis=0)
             clicked[rows] = clean.is_valid().to_numpy(zero_copy_only=False)[codes]
+            linked[rows] = ~none.to_numpy(zero_copy_only=False)[codes]
         return keys, linked, clicked
 
     def _kept(self, values: TextColumn) -> Keys:
@@ -495,23 +523,43 @@ class RowReader:
         return keys
 
 
-def _short_rows(
+def _sound_rows(
     batch: pa.RecordBatch,
-) -> tuple[pa.RecordBatch, dict[str, TextColumn], Integers, int]:
-    """The rows without a value that is too long, their texts and the bytes of these; and how many are left out."""
+) -> tuple[pa.RecordBatch, dict[str, TextColumn], Integers, dict[str, int]]:
+    """The rows whose texts are short enough and UTF-8, these texts, their bytes; how many others there are."""
     texts = {
         name: TextColumn.of(column.cast(pa.large_string()))
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     }
-    size, longest = np.zeros(batch.num_rows, np.int64), 0
+    size, faults = np.zeros(batch.num_rows, np.int64), dict[str, Mask]()
     for column in texts.values():
         size += column.length
-        longest = max(longest, int(column.length.max(initial=0)))
-    if longest <= MOST_BYTES_A_VALUE:
-        return batch, texts, size.astype(np.int32), 0
-    short = np.all([column.length <= MOST_BYTES_A_VALUE for column in texts.values()], axis=0)
-    return (*_short_rows(batch.filter(pa.array(short)))[:3], int((~short).sum()))
+        if column.length.max(initial=0) > MOST_BYTES_A_VALUE:
+            faults[TOO_LONG] = faults.get(TOO_LONG, False) | (column.length > MOST_BYTES_A_VALUE)
+        if column.data.max(initial=0) > MOST_ASCII and (wrong := not_utf8(column.texts)).any():
+            faults[NOT_UTF8] = faults.get(NOT_UTF8, False) | wrong
+    if not faults:
+        return batch, texts, size.astype(np.int32), {}
+    sound, broken = np.ones(batch.num_rows, bool), dict[str, int]()
+    for reason, rows in faults.items():
+        broken[reason] = int((sound & rows).sum())
+        sound &= ~rows
+    return (*_sound_rows(batch.filter(pa.array(sound)))[:3], broken)
+
+
+def not_utf8(texts: pa.Array) -> Mask:
+    """Which texts are not what they should be: a writer of files may not look."""
+    wrong = np.zeros(len(texts), bool)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        for row, value in enumerate(texts.cast(pa.large_binary()).to_pylist()):
+            try:
+                (value or b"").decode()
+            except UnicodeError:
+                wrong[row] = True
+    return wrong
 
 
 def short_texts(texts: pa.Array) -> pa.Array:

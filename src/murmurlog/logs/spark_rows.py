@@ -17,13 +17,14 @@ import duckdb
 import pyarrow.parquet as pq
 
 from murmurlog.errors import EngineError, InputError
-from murmurlog.logs.duckdb_rows import INCOMING, column_types, needed_columns, select_sql
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.engines.spark import LITERALLY, SparkEngine, literal
 from murmurlog.logs.engines.spark_errors import translate_errors
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.parquet_types import INT96, NOTHING, Kind, types_of
+from murmurlog.logs.row_typer import INCOMING, RowTyper
 from murmurlog.logs.source import Source, check_case, with_roles
+from murmurlog.logs.typed_rows import column_types, needed_columns, typer_of
 
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 LARGEST = "decimal(20,0)"  # unsigned integers of 64 bits
@@ -42,10 +43,10 @@ def find_at(uri: str, options: SourceOptions, *, engine: SparkEngine) -> Source:
 
 @dataclass(frozen=True)
 class SourceRows:
-    """The rows of a source on Spark, the SQL that makes typed rows of them, and what could not be read."""
+    """The rows of a source on Spark, what makes typed rows of them, and what could not be read."""
 
     frame: Any
-    statement: str | None  # None: they are typed
+    typer: RowTyper
     broken: Mapping[str, int]
 
 
@@ -69,9 +70,8 @@ def source_rows(
         else:
             frame = _on_disk(source, engine, names)
         frame = frame.select(*map(_name, names))
-        return SourceRows(
-            frame, _statement(source, frame, names, where=where, keep=keep, urls=urls), {}
-        )
+        typer = _typer(source, frame, names, where=where, keep=keep, urls=urls)
+        return SourceRows(frame, typer, {})
 
 
 def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
@@ -171,14 +171,14 @@ def _name(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 
-def _statement(source: Source, frame: Any, names: Sequence[str], **asked: Any) -> str:
-    """The SQL by which DuckDB on the workers makes typed rows of a batch."""
+def _typer(source: Source, frame: Any, names: Sequence[str], **asked: Any) -> RowTyper:
+    """What makes typed rows of a batch on the workers."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     with duckdb.connect() as connection:
         connection.register(INCOMING, to_arrow_schema(frame.schema).empty_table())
         types = column_types(connection, INCOMING, names)
-    return select_sql(source, INCOMING, types, **asked)
+    return typer_of(source, types, **asked)
 
 
 def _through_this_process(source: Source, engine: SparkEngine, **asked: Any) -> SourceRows:
@@ -191,4 +191,4 @@ def _through_this_process(source: Source, engine: SparkEngine, **asked: Any) -> 
             out.write_batch(batch)
     if out is None:
         raise InputError(f"{source.name} has no usable rows: there are none")
-    return SourceRows(engine.adopt(file), None, broken)
+    return SourceRows(engine.adopt(file), RowTyper.of_typed(out.schema.names), broken)

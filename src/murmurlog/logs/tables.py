@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from murmurlog.errors import InputError, MurmurlogError
-from murmurlog.logs.duckdb_rows import MOST_WHOLE
+from murmurlog.logs.typed_rows import MOST_WHOLE
 
 Batches: TypeAlias = Generator[pa.RecordBatch, None, None]
 ROWS_A_BATCH = 100_000

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from io import BytesIO, FileIO
+from io import BufferedReader, BytesIO, FileIO
 from itertools import accumulate, count, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
@@ -145,9 +145,9 @@ class Run(Generic[C]):
         self.runs.close_run()
 
 
-def _read_into(source: BinaryIO | FileIO, data: Array) -> None:
+def _read_into(source: BufferedReader | FileIO, data: Array) -> None:
     """Fills an array from a file, which is as long as it was written."""
-    if source.readinto(data) != len(data):
+    if source.readinto(data.data) != len(data):
         raise EngineError("a temporary file was cut while it was in use")
 
 

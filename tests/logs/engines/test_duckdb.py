@@ -152,9 +152,12 @@ def test_a_file_damaged_in_the_middle_is_an_input_error(tmp_path):
 
 
 def test_too_little_memory_is_said(tmp_path):
-    path = tmp_path / "log.parquet"
-    write(invent(rows=200_000, seed=1), path)
+    path = tmp_path / "log.duckdb"
+    rows = invent(rows=200_000, seed=1).table
+    with duckdb.connect(str(path)) as connection:
+        connection.register("rows", rows)
+        connection.execute("CREATE TABLE log AS SELECT * FROM rows")
     with pytest.raises(EngineError, match="ran out of memory"), connect() as engine:
         read(
-            find(str(path)), engine=replace(engine, memory=replace(engine.memory, duckdb=5_000_000))
+            find(str(path)), engine=replace(engine, memory=replace(engine.memory, duckdb=1_000_000))
         )

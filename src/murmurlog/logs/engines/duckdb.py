@@ -5,7 +5,7 @@ DuckDB is open only while a log is read, so that its memory is free for what fol
 
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,13 @@ from murmurlog.bundle.progress import Advance
 from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.logs import workspace
 from murmurlog.logs.cleaning import Cleaning, column_cleaners
-from murmurlog.logs.duckdb_rows import count_rows, read_batches, size_of
 from murmurlog.logs.memory import MemoryPlan, least_memory
 from murmurlog.logs.rows import ReadRows, RowCounts, RowReader, Texts
 from murmurlog.logs.source import Source
+from murmurlog.logs.source_batches import count_rows, size_of
 from murmurlog.logs.sql import quoted
 from murmurlog.logs.text_keys import TextKeys
+from murmurlog.logs.typed_rows import batches_of, read_batches
 from murmurlog.logs.workspace import (
     Workspace,
     in_words,
@@ -91,20 +92,27 @@ class DuckEngine:
         def count(rows: int) -> None:  # of text bytes are measured, where it is read
             advance(0 if source.dialect else rows, rows=rows)
 
-        batches = self.batches(
-            source, where=where, keep=keep, urls=cleaning.url is not None, broken=counts.broken,
-            read=partial(advance, rows=0),
-        )  # fmt: skip
-        with closing(batches):
-            read = reader.read(batches, self.workspace, count)
-        read.counts.add(counts)
-        return read
+        with _translate_errors(), self._open() as connection:
+            batches = batches_of(
+                source, connection, where=where, keep=keep, urls=cleaning.url is not None,
+                broken=counts.broken, read=partial(advance, rows=0), rows=self.memory.rows_a_batch,
+            )  # fmt: skip
+            with closing(batches):
+                routed = reader.read(
+                    batches, self.workspace,
+                    typed=lambda batch: batch.typed(connection.cursor()), advance=count,
+                )  # fmt: skip
+        routed.counts.add(counts)
+        return routed.settle()
 
     def batches(self, source: Source, **asked: Any) -> Generator[pa.RecordBatch, None, None]:
-        """The rows of a source, by a connection that is closed with the last of them."""
-        with _translate_errors(), open_duckdb(self.workspace, self.memory.duckdb) as connection:
+        """The typed rows of a source, one batch after the other."""
+        with _translate_errors(), self._open() as connection:
             rows = self.memory.rows_a_batch
             yield from read_batches(source, connection=connection, rows=rows, **asked)
+
+    def _open(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return open_duckdb(self.workspace, self.memory.duckdb)
 
 
 @contextmanager

@@ -206,7 +206,7 @@ class SparkEngine:
             )
         )
         stored = self.exchange(
-            rows.frame, partial(read_pieces, statement=rows.statement), settle,
+            rows.frame, partial(read_pieces, typer=rows.typer), settle,
             reader=reader,
         )  # fmt: skip
         ((_, packed),) = stored.read(COUNTS)

@@ -10,7 +10,7 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cache, partial
@@ -27,6 +27,7 @@ import pyarrow as pa
 from murmurlog.bundle.keys import NORMALISER
 from murmurlog.logs.cleaning import column_cleaners
 from murmurlog.logs.partitions import Sums, shard_ends, sum_by_key
+from murmurlog.logs.row_typer import Batch, RowTyper, together
 from murmurlog.logs.rows import Lines, RowCounts, RowReader, Rows, Texts, in_column
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.logs.workspace import open_workspace
@@ -35,7 +36,6 @@ VALUES = pa.schema([("number", pa.int32()), ("value", pa.binary())])
 COUNTS = -1  # the number of the row that has `RowCounts`
 MOST_BITS = 12  # of a partition's number; the others tell the parts of one that was split
 ROWS_A_BATCH = 200_000  # of a source, that are cleaned at once
-BYTES_A_BATCH = 64 << 20
 BYTES_A_ANSWER = 8 << 20
 BYTES_IN_A_ROW = 4096  # of a piece that is not worth a place in a file
 MEMORY = 1 << 28  # bytes for the rows of one partition; others go to a worker's disk
@@ -279,22 +279,25 @@ def merge(batches: Batches, reader: RowReader) -> Values:
         yield shard, sum_by_key(keys, np.concatenate([sums.sums for sums in every]))
 
 
-def read_pieces(batches: Batches, reader: RowReader, *, statement: str | None) -> Values:
-    """The clean rows of each partition, with their texts, and how many there are.
+def read_pieces(batches: Batches, reader: RowReader, *, typer: RowTyper) -> Values:
+    """The clean rows of each partition, with their texts, and how many there are."""
+    import duckdb  # late: other functions do without
 
-    DuckDB runs the statement on the source's batches, which it calls `incoming`; without one they are
-    typed rows already.
-    """
     counts = RowCounts()
-    for batch in _typed(_large(batches), statement):
-        clean, own_counts = reader.clean(batch)
-        counts.add(own_counts)
-        lines, ends = reader.lines(clean, 0)
-        for number, (start, end) in enumerate(pairwise(ends)):
-            if end > start or not number:  # so that there is a partition, if without rows
-                own = Lines(column[start:end] for column in lines)
-                texts = [texts.take(pa.array(own.text_id)) for texts in clean.texts]
-                yield number, (own.with_ids(np.arange(own.rows)), texts)
+    with duckdb.connect() as connection:
+        for name, value in SETTINGS.items():
+            connection.execute(f"SET {name} = '{value}'")
+        for batch in together(batches, ROWS_A_BATCH):
+            rows, broken = Batch(batch, typer).typed(connection)
+            clean, own_counts = reader.clean(rows)
+            counts.add(own_counts)
+            counts.add(RowCounts(broken=broken))
+            lines, ends = reader.lines(clean, 0)
+            for number, (start, end) in enumerate(pairwise(ends)):
+                if end > start or not number:  # so that there is a partition, if without rows
+                    own = Lines(column[start:end] for column in lines)
+                    texts = [texts.take(pa.array(own.text_id)) for texts in clean.texts]
+                    yield number, (own.with_ids(np.arange(own.rows)), texts)
     yield COUNTS, counts
 
 
@@ -341,34 +344,3 @@ def _alone(rows: Rows) -> Rows:
         kept=dict(zip(rows.kept, moved[len(moved) - len(rows.kept) :], strict=True)),
         texts=PartitionTexts(partial(_same, texts)),
     )
-
-
-def _large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches of a source, several together: what is done once a batch is done less often."""
-    together, rows, size = list[pa.RecordBatch](), 0, 0
-    for batch in batches:
-        batch.validate(full=True)  # Spark does not check that text is UTF-8
-        together.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= ROWS_A_BATCH or size >= BYTES_A_BATCH:
-            yield pa.Table.from_batches(together)
-            together, rows, size = [], 0, 0
-    if together:
-        yield pa.Table.from_batches(together)
-
-
-def _typed(tables: Iterator[pa.Table], statement: str | None) -> Batches:
-    """The typed rows of a source's batches."""
-    if statement is None:
-        for table in tables:
-            yield from table.combine_chunks().to_batches()
-        return
-    import duckdb
-
-    with duckdb.connect() as connection:
-        for name, value in SETTINGS.items():
-            connection.execute(f"SET {name} = '{value}'")
-        for table in tables:
-            connection.register("incoming", table)
-            yield from connection.execute(statement).to_arrow_reader(ROWS_A_BATCH)
-            connection.unregister("incoming")

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from log_readers import read_rows
 
 from murmurlog.bundle.keys import ALREADY_NORMAL, ODD
-from murmurlog.logs.duckdb_rows import column_types, needed_columns, read_batches, select_sql
 from murmurlog.logs.engines.duckdb import connect, open_duckdb
 from murmurlog.logs.log import read
+from murmurlog.logs.row_typer import Batch
 from murmurlog.logs.source import find
+from murmurlog.logs.typed_rows import column_types, needed_columns, read_batches, typer_of
 from murmurlog.logs.workspace import open_workspace
 
 
@@ -105,11 +106,11 @@ def test_batches_of_a_relation_give_the_rows_of_the_file(name, missing, user, tm
         connection.register("incoming", log.schema.empty_table())
         names = needed_columns(source, asked["where"], asked["keep"], urls=True)
         types = column_types(connection, "incoming", names)
-        select = select_sql(source, "incoming", types, **asked)
+        typer = typer_of(source, types, **asked)
         found = Counter()
         for start in range(len(log)):
-            connection.register("incoming", log.slice(start, 1))
-            found += rows_read(connection.execute(select).to_arrow_reader())
+            rows, _ = Batch(log.slice(start, 1), typer).typed(connection)
+            found += rows_read([rows])
     assert found == expected
     assert expected
 
