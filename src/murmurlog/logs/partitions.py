@@ -26,8 +26,8 @@ T_co = TypeVar("T_co", covariant=True)
 Integers = npt.NDArray[np.int64]
 Columns = tuple[npt.NDArray[Any], ...]
 
-SHARDS = 16  # ranges of keys, so that the sums of one range are in memory at a time
-PARTITIONS_A_SHARD = 4  # at most, so that a range is no larger in a larger log
+SHARDS = 16  # ranges of keys at least, so that the sums of one range are in memory at a time
+PARTITIONS_A_SHARD = 8  # at most, so that a range is no larger in a larger log
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +283,7 @@ def group_sums(keys: Keys, values: Integers) -> tuple[Sums, npt.NDArray[np.int32
     return Sums(keys.take(order[new], axis=0), sums), codes
 
 
-def shard_ends(keys: Keys, shards: int = SHARDS) -> list[int]:
+def shard_ends(keys: Keys, shards: int) -> list[int]:
     """Where the keys of each shard end, a range of first words; keys are in order. 0 comes first."""
     bounds = np.array([(n << 64) // shards for n in range(1, shards)], np.uint64)
     return [0, *np.searchsorted(np.ascontiguousarray(keys[:, 0]), bounds).tolist(), len(keys)]

@@ -38,6 +38,7 @@ MOST_BITS = 12  # of a partition's number; the others tell the parts of one that
 ROWS_A_BATCH = 200_000  # of a source, that are cleaned at once
 BYTES_A_ANSWER = 8 << 20
 BYTES_IN_A_ROW = 4096  # of a piece that is not worth a place in a file
+SHARDS = 64  # ranges of keys, each of which one task adds up
 MEMORY = 1 << 28  # bytes for the rows of one partition; others go to a worker's disk
 ALIGNED = 64
 ELSEWHERE = bytes(8)  # in the place of the number of parts, which is never 0
@@ -267,7 +268,7 @@ def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sum
     """The sums that `work` makes of each value, by shard."""
     for _, value in _values(batches, reader):
         sums = work(value)
-        for shard, (start, end) in enumerate(pairwise(shard_ends(sums.keys))):
+        for shard, (start, end) in enumerate(pairwise(shard_ends(sums.keys, SHARDS))):
             yield shard, Sums(sums.keys[start:end], sums.sums[start:end])
 
 
