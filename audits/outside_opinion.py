@@ -111,14 +111,14 @@ def _log(users: int) -> Any:
 @contextmanager
 def _less_noise(factor: float) -> Iterator[None]:
     """While this lasts, both mechanisms draw noise of so many times the scale."""
-    import murmurlog.mechanisms.rounds.mechanism as rounds
-    import murmurlog.mechanisms.threshold as threshold
+    from murmurlog.mechanisms import threshold
+    from murmurlog.mechanisms.rounds import select
     from murmurlog.privacy.sampler import draw
 
     def less(*, scale: float, **more: Any) -> Any:
         return draw(scale=scale * factor, **more)
 
-    with mock.patch.object(rounds, "draw", less), mock.patch.object(threshold, "draw", less):
+    with mock.patch.object(select, "draw", less), mock.patch.object(threshold, "draw", less):
         yield
 
 

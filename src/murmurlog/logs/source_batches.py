@@ -18,7 +18,7 @@ from murmurlog.logs.formats import Shape, day_of, pieces
 from murmurlog.logs.parquet_types import schemas_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
-from murmurlog.logs.row_typer import together
+from murmurlog.logs.row_typer import BYTES_A_BATCH, together
 from murmurlog.logs.source import Source
 
 ROWS_A_BATCH = 400_000  # that are handed on
@@ -71,13 +71,21 @@ def _parquet(source: Source, names: Sequence[str], rows: int) -> Iterator[pa.Tab
             file, pre_buffer=False, buffer_size=BYTES_A_READ, coerce_int96_timestamp_unit="us"
         ) as opened:
             own = [name for name in names if name in opened.schema_arrow.names]
-            chunks = opened.iter_batches(ROWS_A_CHUNK, columns=own, use_threads=False)
-            for batch in together(chunks, rows):
+            for batch in together(_chunks(opened, own), rows):
                 columns = [
                     _cast(batch[name], kind) if name in own else pa.nulls(batch.num_rows, kind)
                     for name, kind in zip(schema.names, schema.types, strict=True)
                 ]
                 yield pa.table(columns, schema=schema)
+
+
+def _chunks(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """A few rows of a file at a time: fewer where rows are large, on the average of their row group."""
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        fitting = BYTES_A_BATCH * group.num_rows // max(1, group.total_byte_size)
+        rows = min(ROWS_A_CHUNK, max(1, fitting))
+        yield from file.iter_batches(rows, row_groups=[number], columns=columns, use_threads=False)
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
