@@ -14,7 +14,7 @@ from log_readers import rows_of_partition
 from murmurlog.logs.cleaning import Cleaning, column_cleaners
 from murmurlog.logs.rows import ROW_BITS, RowReader, Texts
 from murmurlog.logs.text_keys import KeyList, TextKeys
-from murmurlog.logs.workspace import open_workspace
+from murmurlog.logs.workspace import open_workspace, split_rows
 from murmurlog.privacy.sampler import SeededEntropy
 
 THREADS = 4
@@ -120,7 +120,7 @@ def test_memory_that_threads_take_and_free_at_once_is_all_free_in_the_end():
 def test_a_file_is_gone_when_threads_have_closed_its_values_at_once(tmp_path):
     with open_workspace(memory=0, threads=THREADS, folder=tmp_path) as workspace:
         for _ in range(5):
-            runs = workspace.keep_runs((np.arange(40),), [*range(41)])
+            runs = workspace.keep_runs(split_rows((np.arange(40),), [*range(41)]))
             runs.left = SlowNumber(40)
             list(workspace.map(lambda run: run.close(), runs))
             assert not any(file.stat().st_size for file in workspace.folder.glob("*.values"))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from murmurlog.errors import EngineError
-from murmurlog.logs.workspace import Resident, cores, memory_of_machine, open_workspace
+from murmurlog.logs.workspace import Resident, cores, memory_of_machine, open_workspace, split_rows
 
 
 def files_of(workspace):
@@ -39,14 +39,14 @@ def test_a_value_comes_back_as_it_was(tmp_path, memory):
 def test_runs_of_rows_are_read_one_by_one(tmp_path, memory):
     columns = np.arange(20, dtype=np.uint64).reshape(10, 2), np.arange(10, dtype=np.int32)
     with open_workspace(memory=memory, folder=tmp_path) as workspace:
-        runs = workspace.keep_runs(columns, [0, 4, 4, 10])
+        runs = workspace.keep_runs(split_rows(columns, [0, 4, 4, 10]))
         for part, (start, end) in zip(runs, [(0, 4), (4, 4), (4, 10)], strict=True):
             for column, wanted in zip(part.load(), columns, strict=True):
                 assert np.array_equal(column, wanted[start:end])
                 assert column.dtype == wanted.dtype
         assert len(files_of(workspace)) == (memory == 0)
         for part in runs:
-            assert runs.value is not None or len(files_of(workspace)) == 1
+            assert runs.values is not None or len(files_of(workspace)) == 1
             part.close()
         assert not files_of(workspace)
         assert workspace._used == 0
@@ -120,9 +120,9 @@ def test_values_never_take_more_memory_than_there_is_room_for(tmp_path):
         def work(number):
             size = number * 37 % 2_000
             value = np.full(size, number, np.int64)
-            runs = workspace.keep_runs((value,), [0, size // 2, size])
+            runs = workspace.keep_runs(split_rows((value,), [0, size // 2, size]))
             kept = [workspace.keep(value), *runs]
-            in_memory.append(8 * size * ((runs.value is not None) + (kept[0].value is not None)))
+            in_memory.append(8 * size * ((runs.values is not None) + (kept[0].value is not None)))
             most[0] = max(most[0], workspace._used)
             assert workspace._used <= 50_000
             if number % 3:
@@ -254,7 +254,7 @@ def test_nothing_is_kept_after_the_end(tmp_path):
 def test_a_value_may_be_dropped_while_its_file_is_at_work(tmp_path):
     """The collector runs at any allocation, so also where another value of the file is closed."""
     with open_workspace(memory=0, folder=tmp_path) as workspace:
-        first, second = workspace.keep_runs((np.arange(4),), [0, 2, 4])
+        first, second = workspace.keep_runs(split_rows((np.arange(4),), [0, 2, 4]))
 
         def drop():
             with first.runs.lock:

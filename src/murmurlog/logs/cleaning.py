@@ -245,14 +245,12 @@ def plain_urls(
 ) -> tuple[Mask, Integers, Integers]:
     """Which urls have the form of `keys.PLAIN_URL` without query string and fragment, and where their key is.
 
-    The key is a part of the url, so that its bytes are not copied.
+    No url is empty. The key is a part of the url, so that its bytes are not copied.
     """
-    plain, first, size = np.empty(len(start), bool), start.copy(), np.zeros_like(length)
+    plain, first, size = np.empty(len(start), bool), start.copy(), length.copy()
     for some in blocks(len(start)):
-        rows = some.start + np.flatnonzero(length[some])
-        plain[some] = False
-        plain[rows], first[rows], size[rows] = _find_urls(
-            data, start[rows], length[rows], host_only=host_only
+        plain[some], first[some], size[some] = _find_urls(
+            data, start[some], length[some], host_only=host_only
         )
     return plain, first, size
 
@@ -260,9 +258,7 @@ def plain_urls(
 def _find_urls(
     data: Bytes, start: Integers, length: Integers, *, host_only: bool
 ) -> tuple[Mask, Integers, Integers]:
-    """The same of urls that are not empty."""
-    if not len(start):
-        return np.zeros(0, bool), start, length
+    """The same of a block of urls."""
     place, (data, start) = start, pad(data, start, length)
     end = start + length
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))[start]

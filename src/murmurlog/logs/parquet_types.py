@@ -138,7 +138,7 @@ def _types_in(file: Path, kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
     with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
         types = {field.name: plain_type(field.type) for field in opened.schema_arrow}
     return {
-        name: pa.large_string() if kind.form in ("text", "json") else types[name]
+        name: pa.string() if kind.form in ("text", "json") else types[name]
         for name, kind in kinds.items()
     }
 
@@ -164,8 +164,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 _PLAIN = {
-    pa.types.is_string: pa.large_string(),
-    pa.types.is_string_view: pa.large_string(),
+    pa.types.is_large_string: pa.string(),
+    pa.types.is_string_view: pa.string(),
     pa.types.is_binary: pa.large_binary(),
     pa.types.is_binary_view: pa.large_binary(),
     pa.types.is_fixed_size_binary: pa.large_binary(),
@@ -178,7 +178,7 @@ def _common(types: Sequence[pa.DataType]) -> pa.DataType:
     """The type that holds the values of a column in all files, with the same texts."""
     distinct = [kind for kind in dict.fromkeys(types) if not pa.types.is_null(kind)]
     if not distinct:
-        return pa.large_string()
+        return pa.string()
     if len(distinct) == 1 or not all(map(pa.types.is_integer, distinct)):
         # Other types of one form are decimals of the same scale, and times.
         return max(distinct, key=lambda kind: getattr(kind, "precision", 0))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murmurlog.logs.text_keys import NO_KEYS, group_keys
-from murmurlog.logs.workspace import Kept, KeptRuns, Workspace
+from murmurlog.logs.workspace import Kept, KeptRuns, Workspace, split_rows
 from murmurlog.privacy.sampler import Keys
 
 T = TypeVar("T")
@@ -130,7 +130,8 @@ class LocalPartitions(Partitions[T]):
 
         def shards_of(part: Kept[T]) -> KeptRuns[tuple[Keys, Integers]]:
             sums = work(part.load())
-            return self.workspace.keep_runs((sums.keys, sums.sums), shard_ends(sums.keys, shards))
+            ends = shard_ends(sums.keys, shards)
+            return self.workspace.keep_runs(split_rows((sums.keys, sums.sums), ends))
 
         pieces = _all_or_none(self.workspace.map(shards_of, self.parts))
         return LocalShards(pieces, self.workspace, shards)
@@ -196,8 +197,10 @@ class LocalShards:
                 result,
                 self.workspace.keep(columns),
                 self.workspace.keep_runs(
-                    tuple(column.take(own, axis=0) for column in columns),
-                    np.searchsorted(rows, ends).tolist(),
+                    split_rows(
+                        tuple(column.take(own, axis=0) for column in columns),
+                        np.searchsorted(rows, ends).tolist(),
+                    )
                 ),
             )
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 INCOMING = "incoming"  # the relation that a batch is
 BYTES_A_BATCH = 32_000_000
+MOST_BYTES_OF_STRINGS = 1 << 30  # with offsets of 32 bits
 
 Connection: TypeAlias = "duckdb.DuckDBPyConnection"
 
@@ -88,4 +89,6 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     """
     if not column.num_chunks:
         return pa.nulls(0, column.type)
+    if pa.types.is_string(column.type) and column.nbytes > MOST_BYTES_OF_STRINGS:
+        column = column.cast(pa.large_string())
     return pa.concat_arrays(column.chunks, memory_pool=pa.system_memory_pool())

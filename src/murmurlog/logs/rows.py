@@ -9,6 +9,7 @@ and each distinct text has a code.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -228,6 +229,10 @@ class Lines(tuple[Integers, ...]):
         """Some of the rows."""
         return Lines(column.take(rows, axis=0) for column in self)
 
+    def by_bucket(self, order: Integers, ends: Sequence[int]) -> "list[Lines]":
+        """The rows in an order, cut at ends: arrays of their own, so that a bucket that is done frees its memory."""
+        return [self.at(order[start:end]) for start, end in pairwise(ends)]
+
     def with_ids(self, ids: Integers) -> "Lines":
         """The same rows with other ids of texts."""
         return Lines((*self[:3], ids, *self[4:]))
@@ -312,8 +317,8 @@ class RowReader:
             rows, broken = typed(batch)
             clean, counts = self.clean(rows)
             counts.add(RowCounts(broken=dict(broken)))
-            lines, ends = self.lines(clean, self.texts.add(clean.texts))
-            return workspace.keep_runs(lines, ends), counts
+            lines = self.lines(clean, self.texts.add(clean.texts))
+            return workspace.keep_runs(lines), counts
 
         for lines, counts in workspace.map(work, batches):
             routed.append(lines)
@@ -341,9 +346,9 @@ class RowReader:
             many = rows > self.most_rows or size > self.most_bytes
             if used < 64 and many and (waiting[0].unit != waiting[0].unit[0]).any():
                 # Too many units: each goes to one of several smaller buckets.
-                smaller = [workspace.keep_runs(*self.route(waiting.pop(), used, SPLIT_BITS))]
+                smaller = [workspace.keep_runs(self.route(waiting.pop(), used, SPLIT_BITS))]
                 for piece in pieces[number + 1 :]:
-                    smaller.append(workspace.keep_runs(*self.route(piece.load(), used, SPLIT_BITS)))
+                    smaller.append(workspace.keep_runs(self.route(piece.load(), used, SPLIT_BITS)))
                     piece.close()
                 for bucket in range(1 << SPLIT_BITS):
                     own = [lines[bucket] for lines in smaller]
@@ -395,7 +400,7 @@ class RowReader:
         counts.rows = int(stays.sum())
         return clean, counts
 
-    def lines(self, batch: CleanBatch, first: int) -> tuple[Lines, list[int]]:
+    def lines(self, batch: CleanBatch, first: int) -> list[Lines]:
         """The usable rows of a batch by partition; of units of time only those that have one.
 
         `first` is the id of the batch's first row.
@@ -410,21 +415,14 @@ class RowReader:
             usable = usable & (batch.time != NEVER)
         rank = np.zeros((count, 0), np.int32) if batch.rank is None else batch.rank[:, None]
         order, ends = order_by_bits(unit, 0, self.bits, usable)
-        columns = (
-            unit,
-            user,
-            time if self.cleaning.timed else time[:, :0],
-            *batch.keys,
-            batch.size,
-            rank,
-        )
-        lines = [column.take(order, axis=0) for column in columns]
-        return Lines((*lines[:3], first + order, *lines[3:])), ends
+        time = time if self.cleaning.timed else time[:, :0]
+        text_id = first + np.arange(count)
+        lines = Lines((unit, user, time, text_id, *batch.keys, batch.size, rank))
+        return lines.by_bucket(order, ends)
 
-    def route(self, lines: Lines, used: int, bits: int) -> tuple[Lines, list[int]]:
-        """The lines by the bits of their unit's key after those used, and where those of each end."""
-        order, ends = order_by_bits(lines.unit, used, bits, np.ones(lines.rows, bool))
-        return lines.at(order), ends
+    def route(self, lines: Lines, used: int, bits: int) -> list[Lines]:
+        """The lines by the bits of their unit's key after those used."""
+        return lines.by_bucket(*order_by_bits(lines.unit, used, bits, np.ones(lines.rows, bool)))
 
     def cut(self, lines: Lines) -> Lines:
         """The lines without those that no further lines can bring back into `settle`.
@@ -494,15 +492,14 @@ class RowReader:
     def _urls(self, urls: TextColumn) -> tuple[Keys, Mask, Mask]:
         """The keys of clean urls, and for which rows the source has a url, and one that can be read."""
         linked = urls.length > 0
-        if self.cleaning.url == "id":
-            clicked = np.zeros(len(linked), bool)
-            keys = np.zeros((len(linked), 2), np.uint64)
-        else:
-            clicked, first, size = plain_urls(
-                urls.data, urls.start, urls.length, host_only=self.cleaning.url == "host"
-            )
-            keys = self.text_keys.spans(urls.data, first, size)
-            keys *= clicked[:, None]
+        clicked, keys = np.zeros(len(linked), bool), np.zeros((len(linked), 2), np.uint64)
+        if self.cleaning.url != "id":
+            rows, host_only = np.flatnonzero(linked), self.cleaning.url == "host"
+            start, length = urls.start[rows], urls.length[rows]
+            plain, first, size = plain_urls(urls.data, start, length, host_only=host_only)
+            own = self.text_keys.spans(urls.data, first, size)
+            own[~plain] = 0
+            clicked[rows], keys[rows] = plain, own
         # Each distinct one of the others is cleaned once.
         rows = np.flatnonzero(linked & ~clicked)
         if len(rows):
@@ -528,7 +525,7 @@ def _sound_rows(
 ) -> tuple[pa.RecordBatch, dict[str, TextColumn], Integers, dict[str, int]]:
     """The rows whose texts are short enough and UTF-8, these texts, their bytes; how many others there are."""
     texts = {
-        name: TextColumn.of(column.cast(pa.large_string()))
+        name: TextColumn.of(column)
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     }
@@ -633,8 +630,11 @@ def period_start(time: Integers, period: str) -> Integers:
 
 def _number_column(keys: Keys, ids: Integers) -> Column:
     """A column of a partition from the keys and ids of its rows; a row without a text has the key 0."""
-    codes, rows = number_keys(keys)
-    distinct = keys.take(rows, axis=0)
-    if len(rows) and not distinct[0].any():  # the least of all keys
-        codes, rows, distinct = codes - np.int32(1), rows[1:], distinct[1:]
-    return Column(codes=codes, keys=distinct, ids=ids[rows])
+    rows = np.flatnonzero(keys[:, 0] | keys[:, 1])
+    if len(rows) == len(keys):
+        codes, first = number_keys(keys)
+        return Column(codes=codes, keys=keys.take(first, axis=0), ids=ids[first])
+    own, first = number_keys(keys.take(rows, axis=0))
+    codes, first = np.full(len(keys), -1, np.int32), rows[first]
+    codes[rows] = own
+    return Column(codes=codes, keys=keys.take(first, axis=0), ids=ids[first])

@@ -22,7 +22,7 @@ from murmurlog.logs.row_typer import BYTES_A_BATCH, together
 from murmurlog.logs.source import Source
 
 ROWS_A_BATCH = 400_000  # that are handed on
-ROWS_A_CHUNK = 2_048  # that are decoded at once
+ROWS_A_CHUNK = 8_192  # that are decoded at once
 BYTES_A_READ = 1 << 20  # of a column of a file
 
 

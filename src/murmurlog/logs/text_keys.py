@@ -62,7 +62,7 @@ class TextKeys(Resident):
 
     def texts(self, texts: pa.Array) -> Keys:
         """The key of each text; that of a null is 0."""
-        return TextColumn.of(texts.cast(pa.large_string())).keys(self)
+        return TextColumn.of(texts).keys(self)
 
     def spans(self, data: Bytes, start: Integers, length: Integers) -> Keys:
         """The keys of the texts that start at places of these bytes and have a length."""
@@ -205,16 +205,17 @@ class _Numbers:
 class TextColumn:
     """The bytes of a column of texts, where each text starts and how long it is; a null is empty."""
 
-    texts: pa.LargeStringArray
+    texts: pa.StringArray | pa.LargeStringArray
     data: Bytes
     start: Integers
     length: Integers
     nulls: Mask
 
     @classmethod
-    def of(cls, texts: pa.LargeStringArray) -> "TextColumn":
-        offsets = np.frombuffer(texts.buffers()[1], np.int64)
-        ends = offsets[texts.offset : texts.offset + len(texts) + 1]
+    def of(cls, texts: pa.StringArray | pa.LargeStringArray) -> "TextColumn":
+        wide = pa.types.is_large_string(texts.type)
+        offsets = np.frombuffer(texts.buffers()[1], np.int64 if wide else np.int32)
+        ends = offsets[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
         data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
         length, nulls = np.diff(ends), np.zeros(len(texts), bool)
         if texts.null_count:

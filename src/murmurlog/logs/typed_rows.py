@@ -136,8 +136,9 @@ def typer_of(
         if re.fullmatch(TEXTS, types.get(source.columns["time"], "VARCHAR"), re.DOTALL):
             stated = _stated_text(source, stated, day)
         rows = f"SELECT {_as({**others, 'stated': stated})} FROM ({rows})"
-        rows = f"SELECT *, {_as(_parsed(source, kind))} FROM ({rows})"
-        rows = f"SELECT * EXCLUDE (unix, parsed), {_time()} AS time FROM ({rows})"
+        parsed = _parsed(source, kind)
+        rows = f"SELECT *, {_as(parsed)} FROM ({rows})"
+        rows = f"SELECT * EXCLUDE ({', '.join(parsed)}), {_time(parsed)} AS time FROM ({rows})"
         rows = f"SELECT * EXCLUDE stated, stated IS NOT NULL AND time IS NULL AS bad_time FROM ({rows})"
     elif others:
         rows = f"SELECT {_as(others)} FROM ({rows})"
@@ -276,16 +277,14 @@ def _stated_text(source: Source, value: str, day: str) -> str:
 
 
 def _parsed(source: Source, kind: str) -> dict[str, str]:
-    """The SQL of `unix`, a time as a number, and `parsed`, as a timestamp in UTC; one of them is null."""
-    nothing = {"unix": "NULL::DOUBLE", "parsed": "NULL::TIMESTAMP"}
+    """The SQL of `parsed`, a time as a timestamp in UTC, and of `unix`, a time as a number, as far as there are such."""
     if kind == "number":
-        return nothing | {"unix": "stated::DOUBLE"}
+        return {"unix": "stated::DOUBLE"}
     if kind == "moment":
-        return nothing | {"parsed": "TRY_CAST(stated AS TIMESTAMP)"}
+        return {"parsed": "TRY_CAST(stated AS TIMESTAMP)"}
     if source.time_format is not None:
         matching = f"CASE WHEN {_matches(pattern(source.time_format))} THEN stated END"
-        parsed = f"try_strptime({matching}, {quoted(source.time_format)})::TIMESTAMP"
-        return nothing | {"parsed": parsed}
+        return {"parsed": f"try_strptime({matching}, {quoted(source.time_format)})::TIMESTAMP"}
     # DuckDB reads an offset only for a type that has a zone, and that takes four times as long.
     parsed = (
         f"CASE WHEN {_matches(UNIX_TEXT)} THEN NULL "
@@ -293,15 +292,15 @@ def _parsed(source: Source, kind: str) -> dict[str, str]:
         "ELSE TRY_CAST(stated AS TIMESTAMP) END"
     )
     unix = f"CASE WHEN {_matches(UNIX_TEXT)} THEN TRY_CAST(stated AS DOUBLE) END"
-    return {"unix": unix, "parsed": parsed}
+    return {"parsed": parsed, "unix": unix}
 
 
 def _matches(form: str) -> str:
     return f"regexp_matches(stated, {quoted(form)})"
 
 
-def _time() -> str:
-    """The SQL of a time from `unix` and `parsed`; null outside the years 1 to 9999, infinity included.
+def _time(parsed: Mapping[str, str]) -> str:
+    """The SQL of a time from `parsed` and `unix`; null outside the years 1 to 9999, infinity included.
 
     Unix seconds, milli-, micro- and nanoseconds are told apart by their size, and read to the millisecond.
     """
@@ -312,10 +311,11 @@ def _time() -> str:
     )
     # Tested explicitly: comparisons miss a NaN that the statistics of a Parquet file leave out.
     inside = f"NOT isnan(unix) AND unix >= {LEAST_UNIX} AND unix < {MOST_UNIX}"
-    return (
-        f"CASE WHEN parsed >= {first} AND parsed < {end} THEN parsed "
-        f"WHEN {inside} THEN epoch_ms(round({milli}, 0)::BIGINT) END"
-    )
+    times = {
+        "parsed": f"WHEN parsed >= {first} AND parsed < {end} THEN parsed",
+        "unix": f"WHEN {inside} THEN epoch_ms(round({milli}, 0)::BIGINT)",
+    }
+    return f"CASE {' '.join(times[name] for name in parsed)} END"
 
 
 def _relation(source: Source, relation: str, names: Sequence[str]) -> str:

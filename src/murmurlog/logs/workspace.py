@@ -67,22 +67,22 @@ class Kept(Generic[T]):
 
 @dataclass(eq=False)
 class KeptRuns(Generic[C]):
-    """Runs of the rows of columns, each from one end to the next: all in memory, or in one file."""
+    """Runs of rows, each of which is a tuple of columns: all in memory, or one after the other in one file."""
 
     workspace: "Workspace"
-    size: int
-    ends: npt.NDArray[np.int64]
-    value: C | None
+    values: list[C | None] | None  # None if they are in a file
+    rows: Sequence[int]  # of each run
     like: C  # no rows of the same columns
     file: Path | None = None
     # Reentrant: wherever objects are made, the collector may drop another run.
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
+        self.starts = [0, *accumulate(self.rows)]
         self.left = len(self)
 
     def __len__(self) -> int:
-        return len(self.ends) - 1
+        return len(self.rows)
 
     def __getitem__(self, number: int) -> "Run[C]":
         if not 0 <= number < len(self):
@@ -91,39 +91,49 @@ class KeptRuns(Generic[C]):
 
     def load(self, number: int) -> C:
         """The columns of a run."""
-        start, end = self.ends[number : number + 2].tolist()
-        kind = type(self.like)
-        if self.value is not None:
-            return kind(column[start:end] for column in self.value)
+        if self.values is not None:
+            value = self.values[number]
+            assert value is not None
+            return value
         assert self.file is not None
-        width = _bytes_of_rows(self.like, 1)
-        data = np.empty((end - start) * width, np.uint8)
+        rows, width = self.rows[number], bytes_of_rows(self.like, 1)
+        data = np.empty(rows * width, np.uint8)
         with open(self.file, "rb", buffering=0) as source:
-            source.seek(start * width)
+            source.seek(self.starts[number] * width)
             _read_into(source, data)
-        sizes = [_bytes_of_rows([column], end - start) for column in self.like]
-        return kind(
-            np.frombuffer(data, column.dtype, math.prod(shape), offset=first).reshape(shape)
-            for first, column, shape in zip(
-                accumulate(sizes, initial=0),
-                self.like,
-                [(end - start, *column.shape[1:]) for column in self.like],
-                strict=False,
+        columns, first = [], 0
+        for column in self.like:
+            shape = (rows, *column.shape[1:])
+            columns.append(
+                np.frombuffer(data, column.dtype, math.prod(shape), first).reshape(shape)
             )
-        )
+            first += columns[-1].nbytes
+        return type(self.like)(columns)
 
-    def close_run(self) -> None:
-        """One run less is needed; the last one takes all with it."""
+    def close_run(self, number: int) -> None:
+        """Forgets a run; the last one takes the file with it."""
         with self.lock:
             self.left -= 1
             last = self.left == 0
-        if last:
+        if self.values is not None:
+            self._release(number)
+        elif last:
             self.close()
 
     def close(self) -> None:
         """Forgets all runs, and their file."""
-        self.workspace.release(self.size, self.file)
-        self.value, self.file, self.size = None, None, 0
+        if self.values is not None:
+            for number in range(len(self)):
+                self._release(number)
+        elif self.file is not None:
+            self.workspace.release(self.starts[-1] * bytes_of_rows(self.like, 1), self.file)
+            self.file = None
+
+    def _release(self, number: int) -> None:
+        assert self.values is not None
+        if self.values[number] is not None:
+            self.values[number] = None
+            self.workspace.release(bytes_of_rows(self.like, self.rows[number]), None)
 
     def __del__(self) -> None:
         self.close()
@@ -142,7 +152,13 @@ class Run(Generic[C]):
 
     def close(self) -> None:
         """Forgets the run; to be called once."""
-        self.runs.close_run()
+        self.runs.close_run(self.number)
+
+
+def split_rows(columns: C, ends: Sequence[int]) -> list[C]:
+    """Runs of the rows of columns, each from one end to the next."""
+    kind = type(columns)
+    return [kind(column[start:end] for column in columns) for start, end in pairwise(ends)]
 
 
 def _read_into(source: BufferedReader | FileIO, data: Array) -> None:
@@ -151,7 +167,7 @@ def _read_into(source: BufferedReader | FileIO, data: Array) -> None:
         raise EngineError("a temporary file was cut while it was in use")
 
 
-def _bytes_of_rows(columns: Iterable[Array], rows: int) -> int:
+def bytes_of_rows(columns: Iterable[Array], rows: int) -> int:
     """What so many rows of columns take."""
     return sum(rows * column.itemsize * math.prod(column.shape[1:]) for column in columns)
 
@@ -229,20 +245,18 @@ class Workspace:
                 out.write(buffer)
         return Kept(workspace=self, size=size, value=None, file=Path(out.name))
 
-    def keep_runs(self, columns: C, ends: Sequence[int]) -> KeptRuns[C]:
-        """Runs of the rows of columns, each from one end to the next; the last end is that of the columns."""
-        kind, size = type(columns), sum(column.nbytes for column in columns)
-        like = kind(column[:0].copy() for column in columns)
-        bounds = np.array(ends, np.int64)
+    def keep_runs(self, runs: Sequence[C]) -> KeptRuns[C]:
+        """Runs of rows, at least one, all of which have the same columns."""
+        like = type(runs[0])(column[:0].copy() for column in runs[0])
+        rows = [len(run[0]) for run in runs]
+        size = bytes_of_rows(like, sum(rows))
         if self._take(size):
-            return KeptRuns(workspace=self, size=size, ends=bounds, value=columns, like=like)
+            return KeptRuns(workspace=self, values=list(runs), rows=rows, like=like)
         with self._writing(size) as out:
-            for start, end in pairwise(ends):
-                for column in columns:
-                    out.write(np.ascontiguousarray(column[start:end]).data)
-        return KeptRuns(
-            workspace=self, size=size, ends=bounds, value=None, like=like, file=Path(out.name)
-        )
+            for run in runs:
+                for column in run:
+                    out.write(np.ascontiguousarray(column).data)
+        return KeptRuns(workspace=self, values=None, rows=rows, like=like, file=Path(out.name))
 
     def _pickled(self, value: Any) -> tuple[bytes, list[memoryview]]:
         """A value without its arrays, and the bytes of these, which are not copied."""

@@ -28,7 +28,7 @@ from murmurlog.bundle.keys import NORMALISER
 from murmurlog.logs.cleaning import column_cleaners
 from murmurlog.logs.partitions import Sums, shard_ends, sum_by_key
 from murmurlog.logs.row_typer import Batch, RowTyper, together
-from murmurlog.logs.rows import Lines, RowCounts, RowReader, Rows, Texts, in_column
+from murmurlog.logs.rows import RowCounts, RowReader, Rows, Texts, in_column
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.logs.workspace import open_workspace
 
@@ -293,10 +293,8 @@ def read_pieces(batches: Batches, reader: RowReader, *, typer: RowTyper) -> Valu
             clean, own_counts = reader.clean(rows)
             counts.add(own_counts)
             counts.add(RowCounts(broken=broken))
-            lines, ends = reader.lines(clean, 0)
-            for number, (start, end) in enumerate(pairwise(ends)):
-                if end > start or not number:  # so that there is a partition, if without rows
-                    own = Lines(column[start:end] for column in lines)
+            for number, own in enumerate(reader.lines(clean, 0)):
+                if own.rows or not number:  # so that there is a partition, if without rows
                     texts = [texts.take(pa.array(own.text_id)) for texts in clean.texts]
                     yield number, (own.with_ids(np.arange(own.rows)), texts)
     yield COUNTS, counts
