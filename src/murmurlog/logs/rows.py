@@ -529,15 +529,17 @@ def _sound_rows(
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     }
-    size, faults = np.zeros(batch.num_rows, np.int64), dict[str, Mask]()
+    faults = dict[str, Mask]()
     for column in texts.values():
-        size += column.length
         if column.length.max(initial=0) > MOST_BYTES_A_VALUE:
             faults[TOO_LONG] = faults.get(TOO_LONG, False) | (column.length > MOST_BYTES_A_VALUE)
         if column.data.max(initial=0) > MOST_ASCII and (wrong := not_utf8(column.texts)).any():
             faults[NOT_UTF8] = faults.get(NOT_UTF8, False) | wrong
     if not faults:
-        return batch, texts, size.astype(np.int32), {}
+        size = np.zeros(batch.num_rows, np.int32)
+        for column in texts.values():
+            np.add(size, column.length, out=size, casting="same_kind")  # all are short
+        return batch, texts, size, {}
     sound, broken = np.ones(batch.num_rows, bool), dict[str, int]()
     for reason, rows in faults.items():
         broken[reason] = int((sound & rows).sum())
