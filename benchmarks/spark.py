@@ -1,11 +1,10 @@
-"""One log by DuckDB and by Spark: the same tallies row by row, and what they or a whole release cost.
+"""The default release of one log on this machine and on Spark: what each costs.
 
-    python benchmarks/spark.py [--rows 1000000 5000000] [--release] [--local]
+    python benchmarks/spark.py [--rows 1000000 5000000] [--local]
 
 Invents logs full of hostile text (tests/support/hostile.py) and starts a cluster of one master and two workers
-on loopback; with --local the master is local[2]. Both engines count queries and clicks in processes of
-their own, and the number of rows that differ is printed. With --release it is the default release
-instead, queries and clicks by `rounds` at epsilon 1, which no two runs publish alike.
+on loopback; with --local the master is local[2]. Each engine releases queries and clicks by `rounds` at epsilon 1
+in a process of its own.
 
 CPU seconds are those of all processes: the driver's Python and Java, the workers, and their Python. Memory is
 the most that the driver held. Linux only.
@@ -24,7 +23,6 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-import duckdb
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -32,47 +30,29 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from cluster import Cluster, environment
 from hostile import hostile_log
 
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import items
-from murmurlog.counting.tally import tally
-from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.engines.spark import connect as connect_spark
-from murmurlog.logs.log import read
-from murmurlog.logs.screen import load
-from murmurlog.logs.source import find
-from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.release import release
 
-COUNTED = (("query", "first"), ("click", "random"))
 BECOME_SUBREAPER = 36  # of prctl: processes whose parent ended become children of this one
-
-
-def count(engine, log, out):
-    """Writes the tallies of a log as they stream in; returns what it took."""
-    started = time.monotonic()
-    rows = read(find(str(log)), engine=engine, screen=load())
-    sizes = {}
-    for kind, way in COUNTED:
-        held = items(rows, kind=kind)
-        counted = tally(bound(held, per_user=10, way=way, entropy=SeededEntropy(1)))
-        writer = None
-        for batch in counted.batches():
-            writer = writer or pq.ParquetWriter(out / f"{kind}.parquet", batch.schema)
-            writer.write_batch(batch)
-            sizes[kind] = sizes.get(kind, 0) + batch.num_rows
-        writer.close()
-    return _taken(started, sizes)
 
 
 def publish(engine, log, out, master):
     """The default release; returns what it took."""
     started = time.monotonic()
-    asked = {} if engine == "duckdb" else {"engine": "spark", "master": master, "scratch": str(out)}
-    jobs = _count_jobs() if asked else []
-    made = release(
-        str(log), out=out / "bundle", tables=["query", "click"], epsilon=1, delta=1e-6, **asked
+    options = (
+        {"engine": "spark", "master": master, "scratch": str(out)} if engine == "spark" else {}
     )
-    return _taken(started, dict(made.rows)) | {"jobs": sum(jobs)}
+    jobs = _count_jobs() if options else []
+    outcome = release(
+        str(log), out=out / "bundle", tables=["query", "click"], epsilon=1, delta=1e-6, **options
+    )
+    java = _java()
+    return {
+        "seconds": time.monotonic() - started,
+        "rows": dict(outcome.rows),
+        "jobs": sum(jobs),
+        "python": _peak(os.getpid()),
+        "java": _peak(java) if java else 0.0,
+    }
 
 
 def _count_jobs():
@@ -87,16 +67,6 @@ def _count_jobs():
 
     SparkContext.stop = count_and_stop
     return jobs
-
-
-def _taken(started, sizes):
-    java = _java()
-    return {
-        "seconds": time.monotonic() - started,
-        "rows": sizes,
-        "python": _peak(os.getpid()),
-        "java": _peak(java) if java else 0.0,
-    }
 
 
 def _java():
@@ -131,42 +101,31 @@ class Meter(Thread):
 
     def look(self):
         """The CPU seconds so far."""
-        found = {}
+        stats = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):  # it has just ended
-                found[int(stat.parent.name)] = stat.read_text().rpartition(")")[2].split()
+                stats[int(stat.parent.name)] = stat.read_text().rpartition(")")[2].split()
         tree = {os.getpid()}
-        while more := {one for one, fields in found.items() if int(fields[1]) in tree} - tree:
+        while (
+            more := {process for process, fields in stats.items() if int(fields[1]) in tree} - tree
+        ):
             tree |= more
-        for one in tree - {os.getpid()}:
-            ticks = sum(map(int, found[one][11:13]))
-            self.used[one, found[one][19]] = ticks / os.sysconf("SC_CLK_TCK")
+        for process in tree - {os.getpid()}:
+            ticks = sum(map(int, stats[process][11:13]))
+            self.used[process, stats[process][19]] = ticks / os.sysconf("SC_CLK_TCK")
         return sum(self.used.values())
-
-
-def run(engine, log, out, master, whole):
-    """One engine, in this process."""
-    if whole:
-        found = publish(engine, log, out, master)
-    elif engine == "duckdb":
-        with connect() as duck:
-            found = count(duck, log, out)
-    else:
-        with connect_spark(master=master, scratch_at=str(out)) as spark:
-            found = count(spark, log, out)
-    print(json.dumps(found))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 5_000_000])
-    parser.add_argument("--release", action="store_true")
     parser.add_argument("--local", action="store_true")
     parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         engine, log, out, master = options.run
-        return run(engine, Path(log), Path(out), master, options.release)
+        print(json.dumps(publish(engine, Path(log), Path(out), master)))
+        return
     ctypes.CDLL(None).prctl(BECOME_SUBREAPER, 1, 0, 0, 0)
     meter = Meter()
     meter.start()
@@ -175,13 +134,13 @@ def main() -> None:
         try:
             for rows in options.rows:
                 master = cluster.url if cluster else "local[2]"
-                _compare(rows, Path(folder), master, meter, whole=options.release)
+                _compare(rows, Path(folder), master, meter)
         finally:
             if cluster:
                 cluster.stop()
 
 
-def _compare(rows, folder, master, meter, *, whole):
+def _compare(rows, folder, master, meter):
     log = folder / f"{rows}.parquet"
     pq.write_table(hostile_log(rows, seed=rows), log, compression="zstd", row_group_size=250_000)
     print(f"{rows} rows of hostile text, {log.stat().st_size / 1e6:.0f} MB", flush=True)
@@ -189,26 +148,16 @@ def _compare(rows, folder, master, meter, *, whole):
         out = folder / f"{engine}-{rows}"
         out.mkdir()
         command = [sys.executable, __file__, "--run", engine, str(log), str(out), master]
-        command += ["--release"] if whole else []
         before = meter.look()
         done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
-        found = json.loads(done.stdout.splitlines()[-1])
+        figures = json.loads(done.stdout.splitlines()[-1])
         time.sleep(10)  # executors end after the driver
         print(
-            f"  {engine:7} {found['seconds']:6.1f} s; CPU s {meter.look() - before:6.1f}; jobs "
-            f"{found.get('jobs', 0)}; driver's most: Python {found['python']:5.0f} MB, Java "
-            f"{found['java']:5.0f} MB; rows {found['rows']}",
+            f"  {engine:7} {figures['seconds']:6.1f} s; CPU s {meter.look() - before:6.1f}; jobs "
+            f"{figures.get('jobs', 0)}; driver's most: Python {figures['python']:5.0f} MB, Java "
+            f"{figures['java']:5.0f} MB; rows {figures['rows']}",
             flush=True,
         )
-    for kind, _ in () if whole else COUNTED:
-        one, other = (
-            f"'{folder}/{engine}-{rows}/{kind}.parquet'" for engine in ("duckdb", "spark")
-        )
-        differing = duckdb.sql(
-            f"SELECT count(*) FROM ((FROM {one} EXCEPT ALL FROM {other}) UNION ALL "
-            f"(FROM {other} EXCEPT ALL FROM {one}))"
-        ).fetchone()
-        print(f"  {kind}: {differing[0]} rows of the tallies differ")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from murmurlog.privacy.sampler import MOST_LISTED, Entropy, Keys, SystemEntropy,
 
 LANES = 4
 TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
+MOST_IN_BLOCKS = 256  # bytes of such a text
 LEAST_BITS = 12  # of keys, by which a list is cut for look-ups
 MOST_PARTS = 8  # of a combination, where numbers are drawn ahead
 NOT_DRAWN = "a text or a list is longer than the workers have numbers for"
@@ -68,7 +69,10 @@ class TextKeys(Resident):
         """The keys of the texts that start at places of these bytes and have a length."""
         keys = np.empty((len(start), 2), np.uint64)
         for some in blocks(len(start)):
-            keys[some] = self._hash(data, start[some], length[some])
+            keys[some] = self._hash(data, start[some], np.minimum(length[some], MOST_IN_BLOCKS))
+        # A block takes as many steps as its longest text has words: long texts are a block of their own.
+        if len(long := np.flatnonzero(length > MOST_IN_BLOCKS)):
+            keys[long] = self._hash(data, start[long], length[long])
         return keys
 
     def numbers(self, numbers: Integers) -> Keys:
@@ -141,8 +145,9 @@ class TextKeys(Resident):
         sums = numbers[1][:, None] * length.astype(np.uint64)
         sums += numbers[0][:, None]
         products = np.empty(len(length), np.uint64)
-        for step in range(0, steps, 2):
-            first, whole = np.searchsorted(length, (4 * step + 1, 4 * step + 8)).tolist()
+        pairs = range(0, steps, 2)
+        firsts, wholes = (np.searchsorted(length, 4 * np.array(pairs) + n).tolist() for n in (1, 8))
+        for step, first, whole in zip(pairs, firsts, wholes, strict=True):
             pair = words[start[first:] + 4 * step]  # two words: one look-up costs as much as two
             if first < whole:  # bytes after a text's end are no part of it
                 bits = np.uint64(8) * (length[first:whole] - 4 * step).astype(np.uint64)
