@@ -32,6 +32,7 @@ HERE = Path(__file__).parent / "peers"
 ROOT = Path(__file__).resolve().parents[1]
 # murmurlog itself, in an environment with what it needs and nothing else: pyarrow imports pandas where there is one.
 OURS = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); from murmurlog.cli.entry import main; main()"
+CACHE = Path.home() / ".cache" / "murmurlog-peers"
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 
 
@@ -113,7 +114,7 @@ def main() -> None:
     parser.add_argument("--jobs", default=",".join(JOBS))
     parser.add_argument("--log", type=Path, help="a log of your own, for the job libraries alone")
     parser.add_argument("--only", help="ways, by name; all by default")
-    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "murmurlog-peers")
+    parser.add_argument("--cache", type=Path, default=CACHE)
     options = parser.parse_args()
     jobs = [JOBS["libraries"]] if options.log else [JOBS[name] for name in options.jobs.split(",")]
     for job in jobs:

@@ -1,10 +1,10 @@
 """The default release of one log on this machine and on Spark: what each costs.
 
-    python benchmarks/spark.py [--rows 1000000 5000000] [--local]
+    python benchmarks/spark.py [--rows 1000 1000000 5000000] [--local]
 
-Invents logs full of hostile text (tests/support/hostile.py) and starts a cluster of one master and two workers
-on loopback; with --local the master is local[2]. Each engine releases queries and clicks by `rounds` at epsilon 1
-in a process of its own.
+Takes the logs of peers.py and starts a cluster of one master and two workers on loopback; with --local the
+master is local[2]. Each engine releases queries and clicks by `rounds` at epsilon 1 in a process of its own.
+A log of 1,000 rows shows what starting costs.
 
 CPU seconds are those of all processes: the driver's Python and Java, the workers, and their Python. Memory is
 the most that the driver held. Linux only.
@@ -23,12 +23,11 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-import pyarrow.parquet as pq
+from peers import CACHE, invented
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from cluster import Cluster, environment
-from hostile import hostile_log
 
 from murmurlog.publishing.release import release
 
@@ -118,7 +117,7 @@ class Meter(Thread):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 5_000_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 1_000_000, 5_000_000])
     parser.add_argument("--local", action="store_true")
     parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -141,9 +140,8 @@ def main() -> None:
 
 
 def _compare(rows, folder, master, meter):
-    log = folder / f"{rows}.parquet"
-    pq.write_table(hostile_log(rows, seed=rows), log, compression="zstd", row_group_size=250_000)
-    print(f"{rows} rows of hostile text, {log.stat().st_size / 1e6:.0f} MB", flush=True)
+    log = invented(rows, plain=False, cache=CACHE)
+    print(f"{rows} rows, {log.stat().st_size / 1e6:.0f} MB", flush=True)
     for engine in ("duckdb", "spark"):
         out = folder / f"{engine}-{rows}"
         out.mkdir()

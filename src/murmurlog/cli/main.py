@@ -60,7 +60,7 @@ def main() -> None:
         cause = error.__cause__ if isinstance(error, click.Abort) else None
         if (code := stop.exit_code(cause or error)) is not None:
             tell(stop.sentence())
-            _exit(code)
+            _exit_at_once(code)
         _report(cause or error)
 
 
@@ -91,8 +91,13 @@ def _exit(code: int) -> None:
     """Ends the process, at once if a step of an object store still runs: Arrow would wait for it."""
     store = sys.modules.get("murmurlog.logs.object_store")
     if store is not None and store.is_waiting():
-        sys.stdout.flush()
-        sys.stderr.flush()
-        stop.clean_up()
-        os._exit(code)
+        _exit_at_once(code)
     sys.exit(code)
+
+
+def _exit_at_once(code: int) -> None:
+    """Ends the process without Python's own end: a thread of a library that then asks for Python would abort it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    stop.clean_up()
+    os._exit(code)
