@@ -26,7 +26,7 @@ from murmurlog.privacy import Amounts, Loss, loss_of_rounds
 from murmurlog.privacy.counts import GRID, WeightedCounts
 from murmurlog.privacy.rounds import FULL
 from murmurlog.privacy.sampler import draw
-from murmurlog.publishing.tables import make
+from murmurlog.publishing.tables import TableMaker
 
 SMALLER = 0.9
 COMMON = 5  # users from which a query is taken for known
@@ -213,7 +213,8 @@ def release_with_exact_earlier(self: Rounds, held: Any, *, entropy: Any) -> Any:
 
 # --- the ledger -----------------------------------------------------------------------------------
 
-_real_sum, _real_entries, _real_make = budget_filter.sum_of, ledger_records.read_entries, make
+_real_sum, _real_entries = budget_filter.sum_of, ledger_records.read_entries
+_real_count, _real_draw = TableMaker.count, TableMaker.draw
 
 
 def sum_without_first(booked: Any) -> Amounts:
@@ -242,7 +243,10 @@ def mu_of_epsilon(epsilon: float) -> float:
     return epsilon
 
 
-def make_and_then_book(*given: Any, reserve: Any, **more: Any) -> Any:
-    """The cost is booked when everything is drawn."""
-    made = _real_make(*given, **more)
-    return replace(made, account=reserve())
+def count_and_draw(self: TableMaker) -> Any:
+    """Everything is drawn before the cost is booked."""
+    return _real_draw(self, _real_count(self))
+
+
+def tables_that_are_drawn(self: TableMaker, tables: Any) -> Any:
+    return tables

@@ -57,7 +57,7 @@ from murmurlog.privacy.rounds import FULL, Schedule
 from murmurlog.privacy.sampler import draw
 from murmurlog.privacy.thresholds import per_item
 from murmurlog.publishing import release as releasing
-from murmurlog.publishing.tables import make
+from murmurlog.publishing.tables import TableMaker
 
 Patch = tuple[Any, str, Any]  # an object, a name in it, and what stands there instead
 
@@ -352,26 +352,26 @@ def fakes_at_the_threshold(*, scale: float, T: int, count: int, entropy: Any, **
 
 # --- around the mechanism ---------------------------------------------------------------------------
 
-_real_make, _real_certificate = make, releasing._certificate
+_real_count, _real_certificate = TableMaker.count, releasing._certificate
 _users: list[int] = []
 _digests: list[str] = []
 
 
-def drawn_and_counted(plans: Any, log: Any, *rest: Any, **more: Any) -> Any:
-    _users[:] = [count_users(log)]
-    return _real_make(plans, log, *rest, **more)
+def count_users_too(self: TableMaker) -> Any:
+    _users[:] = [count_users(self.log)]
+    return _real_count(self)
 
 
 def certificate_with_users(*given: Any, **more: Any) -> Any:
     return replace(_real_certificate(*given, **more), declared_users=_users[0])
 
 
-def drawn_and_digested(plans: Any, log: Any, *rest: Any, **more: Any) -> Any:
+def digest_rows_too(self: TableMaker) -> Any:
     rows = sorted(
-        str(row[2:]) for row in rows_of(log).elements()
+        str(row[2:]) for row in rows_of(self.log).elements()
     )  # keys are fresh for each release
     _digests[:] = [hashlib.sha256("\n".join(rows).encode()).hexdigest()]
-    return _real_make(plans, log, *rest, **more)
+    return _real_count(self)
 
 
 def certificate_with_digest(*given: Any, **more: Any) -> Any:
@@ -453,17 +453,17 @@ def attention_to_the_best(self: Rounds, k: int, y: Any, pool: Any) -> Any:
     return np.clip(np.rint(FULL * np.maximum(y, 0) / best), 1, FULL).astype(np.int64)
 
 
-_real_losses, _real_solved = plans.losses_of, plans._Request._solved
+_real_losses, _real_solve = plans.losses_of, plans._Request._solve
 
 
 def first_loss(parts: Any) -> Any:
     return _real_losses(list(parts)[:1])
 
 
-def solved_for_all(self: Any, loss: Any) -> Any:
+def solve_for_all(self: Any, loss: Any) -> Any:
     """Every table gets the whole budget."""
     alone = {table: replace(its, share=1.0) for table, its in self.tables.items()}
-    return _real_solved(replace(self, tables=alone), loss)
+    return _real_solve(replace(self, tables=alone), loss)
 
 
 def sensitivity_of_searches(d: int, neighbours: str) -> float:
@@ -591,10 +591,10 @@ TWINS = (
     Twin(name="a pool query recognisable as fake", mechanism="pool",
          patches=lambda: [(pools, "tails", fakes_at_the_threshold)]),
     Twin(name="the exact number of users in the manifest", mechanism="threshold",
-         patches=lambda: [(releasing, "make", drawn_and_counted),
+         patches=lambda: [(TableMaker, "count", count_users_too),
                           (releasing, "_certificate", certificate_with_users)]),
     Twin(name="a digest of the log in the description", mechanism="threshold",
-         patches=lambda: [(releasing, "make", drawn_and_digested),
+         patches=lambda: [(TableMaker, "count", digest_rows_too),
                           (releasing, "_certificate", certificate_with_digest)]),
     Twin(name="rows in the order of the log", mechanism="threshold",
          patches=lambda: [(write, "in_order", rows_as_they_came)]),
@@ -614,7 +614,7 @@ TWINS = (
          patches=lambda: [(Rounds, "_attention", attention_to_the_best)]),
     Twin(name="second table's loss not counted", mechanism="rounds",
          patches=lambda: [(plans, "losses_of", first_loss),
-                          (plans._Request, "_solved", solved_for_all)]),
+                          (plans._Request, "_solve", solve_for_all)]),
     Twin(name="left_out with a wrong sensitivity", mechanism="threshold",
          patches=lambda: [(left_out, "_sensitivity", sensitivity_of_searches)]),
     Twin(name="d2 clip off by one", mechanism="rounds",
@@ -679,5 +679,6 @@ TWINS = (
     Twin(name="a ledger that books a period twice", mechanism="threshold",
          patches=lambda: [(ledger, "check_step", lambda entries, source, step: None)]),
     Twin(name="a ledger that books after the release", mechanism="threshold",
-         patches=lambda: [(releasing, "make", later.make_and_then_book)]),
+         patches=lambda: [(TableMaker, "count", later.count_and_draw),
+                          (TableMaker, "draw", later.tables_that_are_drawn)]),
 )  # fmt: skip

@@ -36,7 +36,7 @@ DRAWING = {
     "logs/invented/missions",
     "logs/invented/clicks",
     "publishing/planning/stand_in_log",
-    "publishing/preparation",
+    "publishing/release",
     "evaluation/scores",
     "evaluation/count_errors",
 }
@@ -56,7 +56,7 @@ READING = {
     "logs/spark_rows": "the rows of a source on Spark",
 }
 # Where the name of an engine decides: it is opened there, and what it cannot make is refused there.
-OPENING = {"publishing/target"}
+OPENING = {"logs/engines/running"}
 # SQL outside of them: of typed rows, of the ledger, of servers, of a file's columns, of `profile` and `generate`.
 SQL = {
     "logs/invented/generate",

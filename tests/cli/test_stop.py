@@ -14,9 +14,9 @@ from murmurlog.bundle.scratch import PREFIX
 from murmurlog.cli import stop
 from murmurlog.errors import Refused
 from murmurlog.logs.invented.generate import invent, write
-from murmurlog.privacy import Guarantee
+from murmurlog.privacy import Guarantee, Loss
+from murmurlog.publishing.booking import Reservation
 from murmurlog.publishing.ledger import Ledger
-from murmurlog.publishing.spending import Spending, spending
 
 STOPPED = """
 import os, signal
@@ -74,48 +74,76 @@ def test_the_comparison_notices_a_sentence_that_is_not_true(monkeypatch):
     assert any("stopped: nothing was booked" in each for each in kind.violations)
 
 
-def begin(tmp_path, *, published):
-    book = Ledger(tmp_path / "l.db")
-    return book, Spending(book=book, release_id="r1", out="out", published=published)
+COST = Guarantee(epsilon=0.5, delta=1e-6)
+
+
+def reservation_in(folder):
+    return Reservation(
+        release_id="r1", target=folder / "out", ledger=Ledger(folder / "l.db"), source="web", cost=COST,
+        loss=Loss(keys=COST.delta, pure=(COST.epsilon,)), distance=0.0, tables="query", columns={"user": "user"}, new_source=True,
+    )  # fmt: skip
 
 
 def test_the_sentence_follows_the_ledger(tmp_path):
-    book, spent = begin(tmp_path, published=lambda: False)
-    assert spent.sentence() == "nothing was booked; nothing was published"
-    cost = Guarantee(epsilon=0.5, delta=1e-6)
-    book.reserve("web", cost, release_id="r1", what="", new_source=True)
+    reservation = reservation_in(tmp_path)
+    ledger = reservation.ledger
+    assert reservation.sentence() == "nothing was booked; nothing was published"
+    reservation.reserve()
     booked = "epsilon 0.5, delta 1e-06 stay booked on source web as r1"
-    assert spent.sentence() == f"{booked}; nothing was published"
-    book.commit("r1")
-    there = Spending(book=book, release_id="r1", out="out", published=lambda: True)
-    assert there.sentence() == f"{booked}; out was published"
-    assert book.find("r1").state == "committed"
+    assert reservation.sentence() == f"{booked}; nothing was published"
+    ledger.commit("r1")
+    reservation.target.mkdir()
+    certificate = reservation.target / "privacy.json"
+    certificate.write_text('{"release_id": "r1"}')
+    assert reservation.sentence() == f"{booked}; {reservation.target} was published"
+    assert ledger.find("r1").state == "committed"
     # Committed, and stopped before the output appeared: it is a reservation again.
-    assert spent.sentence() == f"{booked}; nothing was published"
-    assert book.find("r1").state == "reserved"
+    certificate.unlink()
+    assert reservation.sentence() == f"{booked}; nothing was published"
+    assert ledger.find("r1").state == "reserved"
+
+
+def commit_and_stop(reservation, *, with_bundle):
+    with pytest.raises(KeyboardInterrupt), reservation.committed("0" * 64):
+        stop_after_the_commit(reservation, with_bundle=with_bundle)
+
+
+def stop_after_the_commit(reservation, *, with_bundle):
+    assert reservation.ledger.find("r1").state == "committed"
+    if with_bundle:
+        reservation.target.mkdir()
+        (reservation.target / "privacy.json").write_text('{"release_id": "r1"}')
+    raise KeyboardInterrupt
+
+
+def test_a_commitment_is_undone_unless_the_bundle_is_there(tmp_path):
+    reservation = reservation_in(tmp_path)
+    reservation.reserve()
+    commit_and_stop(reservation, with_bundle=False)
+    assert reservation.ledger.find("r1").state == "reserved"
+    commit_and_stop(reservation, with_bundle=True)
+    assert reservation.ledger.find("r1").state == "committed"
 
 
 def test_a_ledger_that_cannot_be_read_is_not_guessed_about(tmp_path, monkeypatch):
-    book, spent = begin(tmp_path, published=lambda: False)
+    reservation = reservation_in(tmp_path)
 
     def locked(_):
         raise Refused("it is locked")
 
-    monkeypatch.setattr(book, "find", locked)
-    assert spent.sentence().startswith("look for r1 in the ledger, which cannot be read")
+    monkeypatch.setattr(reservation.ledger, "find", locked)
+    assert reservation.sentence().startswith("look for r1 in the ledger, which cannot be read")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("Query interrupted")])
 def test_in_python_the_interrupt_has_a_note(tmp_path, error):
-    _, spent = begin(tmp_path, published=lambda: False)
-    with pytest.raises(type(error)) as caught, spending(spent):
+    with pytest.raises(type(error)) as caught, reservation_in(tmp_path).noted():
         raise error
     assert caught.value.__notes__ == ["nothing was booked; nothing was published"]
 
 
 def test_other_errors_stay_as_they_are(tmp_path):
-    _, spent = begin(tmp_path, published=lambda: False)
-    with pytest.raises(ValueError, match="wrong") as caught, spending(spent):
+    with pytest.raises(ValueError, match="wrong") as caught, reservation_in(tmp_path).noted():
         raise ValueError("wrong")
     assert not hasattr(caught.value, "__notes__")
 

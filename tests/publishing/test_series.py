@@ -22,6 +22,7 @@ from murmurlog.errors import DiskError, InputError, Refused, UsageError
 from murmurlog.privacy import Guarantee, Loss
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing import release
+from murmurlog.publishing.booking import Reservation
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_file import VERSION
 from murmurlog.publishing.ledger_series import PeriodBooked
@@ -29,7 +30,6 @@ from murmurlog.publishing.series import run_series, series_status
 from murmurlog.publishing.series_init import init_series
 from murmurlog.publishing.series_periods import Step
 from murmurlog.publishing.series_spec import SeriesOptions, read_spec
-from murmurlog.publishing.spending import Spending
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 APRIL = datetime(2026, 4, 2, tzinfo=UTC)  # January to March are over
@@ -198,41 +198,40 @@ def test_a_log_that_cannot_be_read_books_nothing_and_is_tried_again(make):
 
 
 def kill_before_writing(monkeypatch):
-    def publish(*_, **__):
+    def stage(*_, **__):
         raise Killed
 
-    monkeypatch.setattr(release, "publish", publish)
+    monkeypatch.setattr(release, "stage", stage)
 
 
 def kill_with_part_of_the_files(monkeypatch):
-    def settle(made, out, *, ready):
-        (made / "README.md").unlink()
+    def flush(root):
+        (root / "README.md").unlink()
         raise Killed
 
-    monkeypatch.setattr(write, "settle", settle)
+    monkeypatch.setattr(write, "flush", flush)
 
 
 def kill_with_a_list_cut_off(monkeypatch):
-    def settle(made, out, *, ready):
-        (made / SUMS).write_text((made / SUMS).read_text()[:-70])
+    def flush(root):
+        (root / SUMS).write_text((root / SUMS).read_text()[:-70])
         raise Killed
 
-    monkeypatch.setattr(write, "settle", settle)
+    monkeypatch.setattr(write, "flush", flush)
 
 
 def kill_before_the_commit(monkeypatch):
-    def settle(made, out, *, ready):
+    def flush(root):
         raise Killed
 
-    monkeypatch.setattr(write, "settle", settle)
+    monkeypatch.setattr(write, "flush", flush)
 
 
 def kill_after_the_commit(monkeypatch):
-    def settle(made, out, *, ready):
-        ready()
+    def move(path, out):
         raise Killed
 
-    monkeypatch.setattr(write, "settle", settle)
+    monkeypatch.setattr(write, "move", move)
 
 
 def kill_after_the_rename(monkeypatch):
@@ -246,7 +245,7 @@ def end_early(spec, how, **more):
     """A run that is killed: nothing of it is cleaned up, and its locks are gone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scratch, "_remove", lambda folder: None)
-        patch.setattr(Spending, "sentence", lambda self: "")
+        patch.setattr(Reservation, "sentence", lambda self: "")
         patch.setattr(Ledger, "reopen", lambda self, release_id: None)
         how(patch)
         with suppress(Killed):
@@ -325,7 +324,7 @@ def test_a_release_that_fails_after_its_booking_is_lost_at_once(make, monkeypatc
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(release, "publish", full)
+        patch.setattr(release, "stage", full)
         with pytest.raises(DiskError, match=r"2026-01 is lost.*--again 2026-01"):
             run_series(spec, now=APRIL)
     assert booked_periods() == [("2026-01", "lost")]

@@ -50,8 +50,15 @@ from murmurlog.errors import UsageError
 from murmurlog.mechanisms import named
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import SystemEntropy, below
-from murmurlog.publishing.options import takes_bound
-from murmurlog.publishing.plan import DELTA, EPSILON, MECHANISM, Plan, mechanisms_for, plan_tables
+from murmurlog.publishing.plan import (
+    DELTA,
+    EPSILON,
+    MECHANISM,
+    Plan,
+    mechanisms_for,
+    plan_tables,
+    takes_bound,
+)
 from murmurlog.publishing.release import release
 
 TRIALS = 4000

@@ -16,7 +16,7 @@ import signal
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -125,21 +125,26 @@ def _own(parent: Path) -> Iterator[Path]:
                 yield folder
 
 
-def settle(made: Path, out: Path, *, ready: Callable[[], None] = lambda: None) -> None:
-    """Flushes a finished file or folder to disk and moves it to its target in one step.
+def settle(path: Path, out: Path) -> None:
+    """Flushes a finished file or folder to disk and moves it to its target in one step."""
+    flush(path)
+    move(path, out)
 
-    Only its owner may write it, whatever the umask is. `ready` is called just before the step; if it
-    raises, nothing is moved.
-    """
-    for path in (*sorted(made.rglob("*")), made):
+
+def flush(root: Path) -> None:
+    """Flushes a finished file or folder to disk. Only its owner may write it, whatever the umask is."""
+    for path in (*sorted(root.rglob("*")), root):
         path.chmod(path.stat().st_mode & 0o755)
         _to_disk(path)
-    ready()
-    made.rename(out)
+
+
+def move(path: Path, out: Path) -> None:
+    """Moves what was flushed to its target in one step, or not at all."""
+    path.rename(out)
     try:
         _to_disk(out.parent)
     except OSError:
-        out.rename(made)  # undo: the caller reports that nothing was written
+        out.rename(path)  # undo: the caller reports that nothing was written
         raise
 
 

@@ -1,12 +1,14 @@
 """Writes a bundle atomically. Never sees a log.
 
-`publish` writes into a private folder beside the target, forces everything to disk and renames it
+`stage` writes into a private folder beside the target and forces everything to disk; the result is renamed
 into place.
 """
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.files import CERTIFICATE, SUMS, checksum_of, metadata, sums
 from murmurlog.bundle.report import make_report
 from murmurlog.bundle.schema import in_order
-from murmurlog.bundle.scratch import scratch, settle
+from murmurlog.bundle.scratch import flush, move, scratch
 from murmurlog.errors import UsageError
 
 ROWS_A_GROUP = 100_000
@@ -40,17 +42,36 @@ def check_target(out: Path) -> None:
         raise UsageError(f"--out {str(out)!r}: the folder {str(out.parent)!r} cannot be written")
 
 
-def publish(
-    out: Path,
-    *,
-    tables: Mapping[str, pa.Table],
-    certificate: Certificate,
-    ready: Callable[[str], None] = lambda _: None,
-) -> None:
-    """Writes a bundle and moves it to `out` in one step.
+@dataclass(frozen=True, kw_only=True)
+class StagedBundle:
+    """A bundle that is complete and on disk, in a private folder beside its place."""
 
-    `ready` is called just before that step, with the checksum that stands for the whole bundle.
-    """
+    root: Path
+    out: Path
+
+    @classmethod
+    def of(cls, root: Path, out: Path, *, published: str) -> "StagedBundle":
+        """The bundle in a folder, on disk, with the day of its publication as the time of all files."""
+        _plain_marks(root, published)
+        check_target(out)
+        flush(root)
+        return cls(root=root, out=out)
+
+    @property
+    def checksum(self) -> str:
+        """The checksum that stands for the whole bundle."""
+        return checksum_of(self.root)
+
+    def put_in_place(self) -> None:
+        """Moves the bundle to its place in one step."""
+        move(self.root, self.out)
+
+
+@contextmanager
+def stage(
+    out: Path, *, tables: Mapping[str, pa.Table], certificate: Certificate
+) -> Iterator[StagedBundle]:
+    """A bundle that is written beside `out`; it is gone after the block, unless it was put in place."""
     with scratch(out.parent) as folder:
         root = folder / "bundle"
         (root / "data").mkdir(parents=True)
@@ -63,16 +84,13 @@ def publish(
             (root / name).write_text(card, encoding="utf-8")
         lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
         (root / SUMS).write_text("".join(lines), encoding="utf-8")
-        put_in_place(root, out, published=certificate.published, ready=ready)
+        yield StagedBundle.of(root, out, published=certificate.published)
 
 
-def put_in_place(
-    made: Path, out: Path, *, published: str, ready: Callable[[str], None] = lambda _: None
-) -> None:
-    """Moves a finished bundle to `out` in one step; `ready` as of `publish`."""
-    _plain_marks(made, published)
-    check_target(out)
-    settle(made, out, ready=lambda: ready(checksum_of(made)))
+def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certificate) -> None:
+    """Writes a bundle and moves it to `out` in one step."""
+    with stage(out, tables=tables, certificate=certificate) as bundle:
+        bundle.put_in_place()
 
 
 def _plain_marks(root: Path, published: str) -> None:

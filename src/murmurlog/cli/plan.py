@@ -121,7 +121,7 @@ def plan(
         raise UsageError(
             "--out is for a forecast: give --users, --public, --raw, --target or --goal, too"
         )
-    from murmurlog.publishing.options import plan_mechanism
+    from murmurlog.publishing.plan import plan_mechanism
     from murmurlog.publishing.planning.forecast import explain
 
     planned = plan_mechanism(

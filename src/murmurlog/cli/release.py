@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from murmurlog.cli.options import command, json_option, option, source_argument, takes
 from murmurlog.cli.output import aligned, progress, show_json, tell, warn_about
+from murmurlog.logs.engines.running import Running
 from murmurlog.logs.options import ReadOptions
 from murmurlog.publishing.request import (
     Booking,
     Budget,
     Content,
     ReleaseRequest,
-    Running,
     Statements,
 )
 

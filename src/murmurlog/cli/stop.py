@@ -53,7 +53,7 @@ def exit_code(error: BaseException) -> int | None:
 def sentence() -> str:
     """What was spent by the time of the stop."""
     # A command that never loaded the module has nothing to book.
-    publishing: Any = sys.modules.get("murmurlog.publishing.spending")
+    publishing: Any = sys.modules.get("murmurlog.publishing.booking")
     return f"stopped: {publishing.last_sentence() if publishing else 'nothing was booked'}"
 
 

@@ -43,10 +43,17 @@ from murmurlog.mechanisms import (
 )
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy
-from murmurlog.publishing.options import bounds_of, chosen_options, prepare_options
-from murmurlog.publishing.plan import EPSILON, Plan, check_options, plan_tables
+from murmurlog.publishing.plan import (
+    EPSILON,
+    Plan,
+    bounds_of,
+    check_options,
+    chosen_options,
+    plan_tables,
+    prepare_options,
+)
 from murmurlog.publishing.request import Budget, Content
-from murmurlog.publishing.tables import make
+from murmurlog.publishing.tables import TableMaker
 
 GENERAL = {  # keys of every request
     option.flag.strip("-"): option
@@ -110,9 +117,11 @@ class Recipe:
         units = with_unit(log, self.view.unit)
         for kind in self.plans:
             check(log.source, kind=kind, unit=units.unit)
-        tables = make(
-            self.plans, units, self.view, reading, entropy=entropy, set_only=self.set_only
-        ).tables
+        maker = TableMaker(
+            plans=self.plans, log=units, view=self.view, reading=reading, entropy=entropy,
+            set_only=self.set_only,
+        )  # fmt: skip
+        tables = maker.finish(maker.draw(maker.count())).tables
         return {
             kind: with_lists(table, str(self.plans[kind].mechanism))
             for kind, table in tables.items()

@@ -55,13 +55,13 @@ class Earlier:
         return {**options, "pool": left}
 
     def _outside(self, table: str, pools: Sequence[PublicPool]) -> Iterator[PublicPool]:
-        known = self.keys.get(table)
+        public = self.keys.get(table)
         for pool in pools:
-            if known is None or not isinstance(pool.keys, Listed):
+            if public is None or not isinstance(pool.keys, Listed):
                 yield pool
                 continue
-            listed = pool.keys.table
-            left = listed.join(known, listed.column_names, join_type="left anti")
+            keys = pool.keys.table
+            left = keys.join(public, keys.column_names, join_type="left anti")
             if left.num_rows:
                 yield replace(pool, keys=Listed(table=in_order(left)))
 
@@ -70,7 +70,7 @@ def find_earlier(
     after: Sequence[str | Path],
     mechanisms: Mapping[str, str],
     *,
-    book: Ledger | None,
+    ledger: Ledger | None,
     source: str,
     unit: str,
     neighbours: str,
@@ -83,30 +83,31 @@ def find_earlier(
     """
     if not after:
         return Earlier()
-    if book is None:
+    if ledger is None:
         raise UsageError("--after is about releases of a source: give --ledger and --source")
     if other := [name for name in mechanisms.values() if not named(name).takes_earlier]:
         raise UsageError(f"--after is for rounds, not for {other[0]}: leave --after out")
-    entries = {entry.release_id: entry for entry in book.entries(source)}
-    found = _Found([table for table in mechanisms if table in ITEMS])
+    entries = {entry.release_id: entry for entry in ledger.entries(source)}
+    bundles = _EarlierBundles([table for table in mechanisms if table in ITEMS])
     away = 0
-    for root, release_id in _places(after, entries, book.folder):
-        if release_id is not None and found.has_keys_of(release_id):
+    for root, release_id in _places(after, entries, ledger.folder):
+        if release_id is not None and bundles.has_keys_of(release_id):
             continue
         if release_id is not None and _id_at(root) != release_id:
             away += 1
             continue
-        certificate = _checked(root, entries, book)
+        certificate = _read_published(root, entries, ledger)
         _check_alike(root, certificate, entries[certificate.release_id], unit, neighbours, reading)
-        found.add(root, certificate)
+        bundles.add(root, certificate)
     if away:
         say(
             f"warning: {away} bundle{'s' * (away != 1)} of this source moved since the release: give "
             "--after with the folder, or their keys are selected anew"
         )
-    keys = {table: found.keys(table, reading) for table in found.tables}
+    keys = {table: bundles.keys(table, reading) for table in bundles.tables}
     return Earlier(
-        releases=tuple(each for each in entries if each in found.releases),  # as they were booked
+        # In the order of their bookings.
+        releases=tuple(name for name in entries if name in bundles.releases),
         keys={table: some for table, some in keys.items() if some is not None and some.num_rows},
     )
 
@@ -115,7 +116,7 @@ def _places(
     after: Sequence[str | Path], entries: Mapping[str, Entry], folder: Path
 ) -> Iterator[tuple[Path, str | None]]:
     """Where bundles are; of `ledger`, where the ledger says so, with their ids, the latest first."""
-    yield from ((Path(each), None) for each in after if str(each) != LEDGER)
+    yield from ((Path(folder), None) for folder in after if str(folder) != LEDGER)
     if LEDGER in map(str, after):
         for entry in reversed(list(entries.values())):
             # Others are not published, are profiles, or were booked before ledgers recorded bundles.
@@ -123,7 +124,7 @@ def _places(
                 yield folder / entry.bundle, entry.release_id
 
 
-class _Found:
+class _EarlierBundles:
     """Bundles whose keys are taken, and the releases whose keys these have.
 
     A bundle has a row for every key of the releases that it was made after, so of a long series the
@@ -150,7 +151,7 @@ class _Found:
 
     def keys(self, table: str, reading: Reading) -> pa.Table | None:
         """The distinct keys of a table that may be published today; None if no bundle has any."""
-        parts = [part for each in self.bundles for part in _keys(table, *each, reading)]
+        parts = [part for bundle in self.bundles for part in _keys(table, *bundle, reading)]
         if parts and table == "itemset":
             raise UsageError(
                 "--after names bundles with an itemset table, whose keys cannot be counted again: leave "
@@ -158,7 +159,7 @@ class _Found:
             )
         if not parts:
             return None
-        return in_order(reading.allowed(distinct(_cleaned(pa.concat_tables(parts), reading))))
+        return in_order(reading.allowed(distinct(_clean(pa.concat_tables(parts), reading))))
 
 
 def _id_at(root: Path) -> str | None:
@@ -169,33 +170,33 @@ def _id_at(root: Path) -> str | None:
         return None
 
 
-def _checked(root: Path, entries: Mapping[str, Entry], book: Ledger) -> Certificate:
+def _read_published(root: Path, entries: Mapping[str, Entry], ledger: Ledger) -> Certificate:
     """The certificate of a bundle that is, byte for byte, one that the source published."""
     try:
         certificate = read_certificate(root)
         entry = entries.get(certificate.release_id)
         if entry is None:
-            raise _refused(root, _unknown(certificate.release_id, book))
+            raise _refusal(root, _why_unknown(certificate.release_id, ledger))
         if entry.state != "committed":
-            raise _refused(root, "the ledger has not booked it as published")
+            raise _refusal(root, "the ledger has not booked it as published")
         if not certificate.private:
-            raise _refused(root, "its noise came from a known seed, so its keys are not private")
+            raise _refusal(root, "its noise came from a known seed, so its keys are not private")
         if entry.checksum is None:
-            raise _refused(
+            raise _refusal(
                 root, "it was booked by a version of murmurlog that did not record its checksum"
             )
         if checksum_of(root) != entry.checksum or stated_sums(root) != sums(root):
-            raise _refused(root, "its files are not those that were published")
+            raise _refusal(root, "its files are not those that were published")
     except (BundleError, OtherVersion) as error:
-        raise _refused(root, str(error)) from None
+        raise _refusal(root, str(error)) from None
     return certificate
 
 
-def _unknown(release_id: str, book: Ledger) -> str:
+def _why_unknown(release_id: str, ledger: Ledger) -> str:
     """Why a release is not among the entries of the source."""
-    other = book.find(release_id)
+    other = ledger.find(release_id)
     if other is None:
-        return f"the ledger {book.path.name} has no entry {release_id}"
+        return f"the ledger {ledger.path.name} has no entry {release_id}"
     return f'it is booked on source "{other.source}": only keys of the same source are paid for already'
 
 
@@ -209,19 +210,19 @@ def _check_alike(
 ) -> None:
     """Raises unless the keys of a bundle mean what the keys of this release will."""
     if (entry.unit, entry.neighbours) != (unit, neighbours):
-        raise _refused(
+        raise _refusal(
             root, f"it protects one {entry.unit} ({entry.neighbours}), not {unit} ({neighbours})"
         )
     now, then = reading.as_json(), dict(certificate.text)
-    for each in (now, then):  # texts are normalised again, by the Unicode of today
-        each["normaliser"] = each["normaliser"].partition(" (")[0]
+    for text in (now, then):  # texts are normalised again, by the Unicode of today
+        text["normaliser"] = text["normaliser"].partition(" (")[0]
     with_urls = not WITH_URLS.isdisjoint(certificate.tables)
     for name, what in (("normaliser", "text rules"), ("keys", "--keys"), ("url", "--url")):
         if then.get(name) != now[name] and (name != "url" or with_urls):
             old, new = then.get(name) or "normalised", now[name] or "normalised"
-            raise _refused(root, f"its keys were made with {what} {old}, not {new}")
+            raise _refusal(root, f"its keys were made with {what} {old}, not {new}")
     if certificate.by != reading.by:
-        raise _refused(root, "its keys have another --by column, or other public values")
+        raise _refusal(root, "its keys have another --by column, or other public values")
 
 
 def _keys(table: str, root: Path, certificate: Certificate, reading: Reading) -> Iterator[pa.Table]:
@@ -245,7 +246,7 @@ def _keys(table: str, root: Path, certificate: Certificate, reading: Reading) ->
                 yield published.select(some).rename_columns(schema.names).cast(schema)
 
 
-def _cleaned(keys: pa.Table, reading: Reading) -> pa.Table:
+def _clean(keys: pa.Table, reading: Reading) -> pa.Table:
     """The keys by the text rules of today, as keys of a pool are; those of which nothing is left, left out."""
     for name, rules in CLEANED.items():
         if name in keys.column_names:
@@ -257,5 +258,5 @@ def _cleaned(keys: pa.Table, reading: Reading) -> pa.Table:
     return keys.drop_null()
 
 
-def _refused(root: Path, why: str) -> UsageError:
+def _refusal(root: Path, why: str) -> UsageError:
     return UsageError(f"--after {str(root)!r}: {why}. Nothing was booked.")

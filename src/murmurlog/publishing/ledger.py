@@ -13,8 +13,7 @@ import os
 import pwd
 import shlex
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -416,40 +415,3 @@ def _open_source(db: sqlite3.Connection, name: str) -> None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
-@contextmanager
-def committing(
-    book: Ledger | None,
-    release_id: str,
-    *,
-    published: Callable[[], bool | None] = lambda: False,
-) -> Iterator[Callable[..., None]]:
-    """Wraps a publication; the block calls the function it gets just before the output is visible.
-
-    The function takes what `Ledger.commit` records of a bundle. If that call raises, the block must
-    publish nothing. If the block fails or is interrupted after the call, `published` tells whether the
-    output is there (None: not known); if not, the booking is marked as not published. The budget stays
-    spent in every case.
-    """
-    committed = False
-
-    def commit(**record: str) -> None:
-        nonlocal committed
-        if book is None:
-            return
-        try:
-            book.commit(release_id, **record)
-        except Refused as error:
-            raise Refused(
-                f"{error}\n  Nothing was published; the budget stays booked as {release_id}."
-            ) from error
-        committed = True
-
-    try:
-        yield commit
-    except BaseException:  # Ctrl-C too
-        if book and committed and published() is False:
-            with suppress(Refused):
-                book.reopen(release_id)
-        raise

@@ -1,12 +1,23 @@
-"""Choosing parameters before any data is read: thresholds for a budget, and what they mean."""
+"""What public parameters decide before any data is read: mechanisms and their options, thresholds for a budget, and
+the guarantee, with what an owner must accept to have a weak one."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from murmurlog.errors import UsageError
-from murmurlog.mechanisms import MECHANISMS, Accounted, Mechanism, check_table, named, parse
+from murmurlog.errors import Refused, UsageError
+from murmurlog.mechanisms import (
+    MECHANISMS,
+    Accounted,
+    Asked,
+    Mechanism,
+    check_table,
+    declared_options,
+    named,
+    parse,
+)
 from murmurlog.privacy import (
     SAFETY,
     Amounts,
@@ -27,6 +38,7 @@ USUAL = {"session": "sessions", "log": "synthetic", "left_out": "left-out"}  # t
 EPSILON, DELTA = 1.0, 1e-6
 MOST_EPSILON = 10_000  # beyond, there is hardly any noise left to scale
 PROBABILITIES = (0.5, 0.95, 0.99)
+BOUNDS = ("d", "m", "q_f", "c_f")  # letters for the number of items a unit keeps
 LEFT_OUT = 0.02  # of the budget, for the left_out table
 KEY_SHARES = tuple(n / 20 for n in range(2, 19))
 STRETCHES = (2.0, 1.7, 1.5, 1.35, 1.25, 1.15, 1.08, 1.04)  # factors on budgets in one account
@@ -92,13 +104,13 @@ class Plan:
 
     def sentence(self) -> str:
         """The threshold in words."""
-        n = self.passes()
+        users = self.passes()
         unit = self.guarantee.unit
-        if not n:
+        if not users:
             return "What is published is not chosen by a threshold on the number of users."
         if self.guarantee.notion == "none":
-            return f"An item held by {n['0.5']} {unit}s is published as it is."
-        if n["0.99"] == 0:
+            return f"An item held by {users['0.5']} {unit}s is published as it is."
+        if users["0.99"] == 0:
             return "Every item of the public list is published with a noisy count."
         alone = (
             f"one held by a single {unit} is published with a chance of at most delta"
@@ -106,8 +118,8 @@ class Plan:
             else "keys of the public set that nobody holds are published too, some of them"
         )
         return (
-            f"An item held by {n['0.5']} {unit}s is published with even odds, by {n['0.95']} with "
-            f"95 % and by {n['0.99']} with 99 %; {alone}."
+            f"An item held by {users['0.5']} {unit}s is published with even odds, by {users['0.95']} with "
+            f"95 % and by {users['0.99']} with 99 %; {alone}."
         )
 
 
@@ -127,24 +139,27 @@ def plan(
 
     `options` are the mechanism's own choices, such as count="rows" for korolova.
     """
-    kind = named(mechanism)
-    per_user = usual_bound(mechanism) if per_user is None else per_user
+    mechanism_class = named(mechanism)
+    per_user = mechanism_class.usual_bound if per_user is None else per_user
     if letters or mechanism not in MECHANISMS:
-        given = {"d": str(per_user), **({"noise": noise} if noise else {}), **(letters or {})}
         if letters and mechanism not in MECHANISMS:
             raise UsageError(f"{mechanism} states its own parameters: leave --set out")
         if noise and not letters:
             raise UsageError(f"{mechanism} already fixes the noise: leave --noise out")
-        chosen = kind.from_letters(given) if letters else parse(mechanism)
+        if letters:
+            noise_letter = {"noise": noise} if noise else {}
+            instance = mechanism_class.from_letters({"d": str(per_user), **noise_letter, **letters})
+        else:
+            instance = parse(mechanism)
         return Plan(
-            mechanism=chosen,
-            guarantee=chosen.guarantee(
+            mechanism=instance,
+            guarantee=instance.guarantee(
                 epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
             ),
         )
     epsilon = EPSILON if epsilon is None else epsilon
     delta = DELTA if delta is None else delta
-    chosen = kind.solve(
+    instance = mechanism_class.solve(
         epsilon=epsilon,
         delta=delta,
         d=per_user,
@@ -153,14 +168,9 @@ def plan(
         **(options or {}),
     )
     return Plan(
-        mechanism=chosen,
-        guarantee=chosen.guarantee(epsilon=epsilon, unit=unit, neighbours=neighbours),
+        mechanism=instance,
+        guarantee=instance.guarantee(epsilon=epsilon, unit=unit, neighbours=neighbours),
     )
-
-
-def usual_bound(mechanism: str) -> int:
-    """The default number of items a unit keeps."""
-    return named(mechanism).usual_bound
 
 
 def usual_mechanism(*, noise: str | None, letters: Mapping[str, str] | None) -> str | None:
@@ -176,19 +186,19 @@ def mechanisms_for(
         raise UsageError("--tables lists no table")
     if len(set(tables)) < len(tables):
         raise UsageError(f"--tables names a table twice: {', '.join(tables)}")
-    given = {} if mechanism is None else mechanism
-    if isinstance(given, str):
-        given = dict.fromkeys((t for t in tables if t != "left_out"), given)
-    if unknown := sorted(set(given) - set(tables)):
+    names = {} if mechanism is None else mechanism
+    if isinstance(names, str):
+        names = dict.fromkeys((t for t in tables if t != "left_out"), names)
+    if unknown := sorted(set(names) - set(tables)):
         raise UsageError(f"--mechanism names {', '.join(unknown)}, which --tables does not list")
-    return {table: given.get(table, USUAL.get(table, MECHANISM)) for table in tables}
+    return {table: names.get(table, USUAL.get(table, MECHANISM)) for table in tables}
 
 
 def check_options(mechanisms: Collection[str], options: Mapping[str, Any]) -> None:
     """Raises if an option belongs to none of these mechanisms."""
-    known = {option for name in mechanisms for option in named(name).option_names()}
+    taken = {option for name in mechanisms for option in named(name).option_names()}
     for name in options:
-        if name not in known:
+        if name not in taken:
             whose = [m for m, other in MECHANISMS.items() if name in other.option_names()]
             flag = "--" + name.replace("_", "-")
             if not whose:
@@ -280,15 +290,19 @@ class _Table:
         per_user: int | None,
         options: Mapping[str, Any],
     ) -> "_Table":
-        kind = named(name)
-        own = {n: value for n, value in options.items() if n in kind.option_names()}
-        chosen, its = ("left-out", {}) if table == "left_out" else kind.for_table(table, own)
-        check_table(chosen, named(chosen).tables, table)
+        requested = named(name)
+        options = {n: value for n, value in options.items() if n in requested.option_names()}
+        maker, arguments = (
+            ("left-out", {}) if table == "left_out" else requested.for_table(table, options)
+        )
+        mechanism_class = named(maker)
+        check_table(maker, mechanism_class.tables, table)
         return cls(
-            mechanism=name if named(chosen) is kind else chosen,  # with its parameters, if any
-            options=its,
+            # With its parameters, if any.
+            mechanism=name if mechanism_class is requested else maker,
+            options=arguments,
             share=share,
-            per_user=usual_bound(chosen) if per_user is None else per_user,
+            per_user=mechanism_class.usual_bound if per_user is None else per_user,
         )
 
 
@@ -311,40 +325,43 @@ class _Request:
         if self.part is not None:
             return self._of_part(self.part)
         if self.letters or not all(name in MECHANISMS for name in names):
-            plans = self._each(self.epsilon, self.delta)
-            return plans, compose([each.guarantee for each in plans.values()])
+            plans = self._apart(self.epsilon, self.delta)
+            return plans, compose([plan.guarantee for plan in plans.values()])
         epsilon = EPSILON if self.epsilon is None else self.epsilon
         delta = DELTA if self.delta is None else self.delta
         if len(names) > 1:
-            joint = self._gaussian(epsilon, delta) or self._stretched(epsilon, delta)
-            if joint:
-                return joint
-        plans = self._each(epsilon, delta)
-        return plans, compose([each.guarantee for each in plans.values()])
+            together = self._with_gaussian_noise(epsilon, delta) or self._stretch(epsilon, delta)
+            if together:
+                return together
+        plans = self._apart(epsilon, delta)
+        return plans, compose([plan.guarantee for plan in plans.values()])
 
-    def _each(self, epsilon: float | None, delta: float | None) -> dict[str, Plan]:
+    def _apart(self, epsilon: float | None, delta: float | None) -> dict[str, Plan]:
         """Every table on its own, with its share."""
         # Keys from a public set need no delta: it goes to the tables whose keys come from the log.
         needing = [t.share for t in self.tables.values() if named(t.mechanism).needs_delta]
         return {
             table: plan(
-                mechanism=its.mechanism,
-                epsilon=None if epsilon is None else epsilon * its.share,
-                delta=None if delta is None else delta * min(1.0, its.share / (sum(needing) or 1)),
-                per_user=its.per_user,
+                mechanism=request.mechanism,
+                epsilon=None if epsilon is None else epsilon * request.share,
+                delta=None
+                if delta is None
+                else delta * min(1.0, request.share / (sum(needing) or 1)),
+                per_user=request.per_user,
                 noise=self.noise,
                 unit=self.unit,
                 neighbours=self.neighbours,
                 letters=self.letters,
-                options=its.options,
+                options=request.options,
             )
-            for table, its in self.tables.items()
+            for table, request in self.tables.items()
         }
 
-    def _gaussian(self, epsilon: float, delta: float) -> tuple[dict[str, Plan], Guarantee] | None:
+    def _with_gaussian_noise(
+        self, epsilon: float, delta: float
+    ) -> tuple[dict[str, Plan], Guarantee] | None:
         """All tables with Gaussian noise, solved for their parts of one account; None if impossible."""
-        kinds = {table: named(its.mechanism) for table, its in self.tables.items()}
-        able = all(issubclass(kind, Accounted) for kind in kinds.values())
+        able = all(issubclass(named(t.mechanism), Accounted) for t in self.tables.values())
         if not able or self.noise not in (None, "gaussian"):
             return None
         check_budget(epsilon, delta)
@@ -352,35 +369,36 @@ class _Request:
         best: dict[str, Mechanism] = {}
         for keys in KEY_SHARES:  # of delta for new keys; the rest is for the noise
             mu = mu_of(epsilon=epsilon, delta=delta * (1 - keys) / SAFETY)
-            tried = self._solved(Loss(mu=mu, keys=delta * keys / SAFETY))
-            if not best or _bar(tried) < _bar(best):
-                best = tried
+            candidate = self._solve(Loss(mu=mu, keys=delta * keys / SAFETY))
+            if not best or _needed_weight(candidate) < _needed_weight(best):
+                best = candidate
         try:
-            plans = self._stated(best, delta)
+            plans = self._state(best, delta)
         except UsageError:
             return None  # the error is raised when they are planned with their shares
-        total = total_of([(each.mechanism, each.guarantee) for each in plans.values()], epsilon)
+        total = total_of([(plan.mechanism, plan.guarantee) for plan in plans.values()], epsilon)
         return None if total is None or total.delta > delta else (plans, total)
 
-    def _solved(self, loss: Loss) -> dict[str, Mechanism]:
+    def _solve(self, loss: Loss) -> dict[str, Mechanism]:
         """Every table with its share of a loss."""
-        made: dict[str, Mechanism] = {}
-        for table, its in self.tables.items():
-            kind = named(its.mechanism)
-            assert issubclass(kind, Accounted)
-            own = Loss(mu=loss.mu * math.sqrt(its.share), keys=loss.keys * its.share)
-            made[table] = kind.for_loss(
-                own, d=its.per_user, neighbours=self.neighbours, **its.options
+        mechanisms: dict[str, Mechanism] = {}
+        for table, request in self.tables.items():
+            mechanism_class = named(request.mechanism)
+            assert issubclass(mechanism_class, Accounted)
+            share = Loss(mu=loss.mu * math.sqrt(request.share), keys=loss.keys * request.share)
+            mechanisms[table] = mechanism_class.for_loss(
+                share, d=request.per_user, neighbours=self.neighbours, **request.options
             )
-        return made
+        return mechanisms
 
     def _of_part(self, part: Part) -> tuple[dict[str, Plan], Guarantee]:
         """All tables with Gaussian noise that spends a part of a source's limits."""
         check_neighbours(self.neighbours)
-        for table, its in self.tables.items():
-            if its.mechanism not in MECHANISMS or not issubclass(named(its.mechanism), Accounted):
+        for table, request in self.tables.items():
+            name = request.mechanism
+            if name not in MECHANISMS or not issubclass(named(name), Accounted):
                 raise UsageError(
-                    f"--of-cap needs mechanisms that can be solved for their noise, and {its.mechanism:.60} "
+                    f"--of-cap needs mechanisms that can be solved for their noise, and {name:.60} "
                     "cannot: give --epsilon and --delta instead"
                 )
             if not part.loss.keys and table != "left_out":
@@ -389,8 +407,8 @@ class _Request:
                 )
         if self.letters or self.noise not in (None, "gaussian"):
             raise UsageError("--of-cap chooses Gaussian noise itself: leave --set and --noise out")
-        plans = self._stated(self._solved(part.loss), part.delta)
-        parts = [(each.mechanism, each.guarantee) for each in plans.values()]
+        plans = self._state(self._solve(part.loss), part.delta)
+        parts = [(plan.mechanism, plan.guarantee) for plan in plans.values()]
         if len(parts) == 1:
             return plans, parts[0][1]
 
@@ -399,40 +417,44 @@ class _Request:
             assert total is not None
             return total.delta - part.delta
 
-        summed = math.fsum(stated.epsilon for _, stated in parts)
-        total = total_of(parts, bisect(excess, good=summed, bad=0.0, steps=40))
+        by_sum = math.fsum(guarantee.epsilon for _, guarantee in parts)
+        total = total_of(parts, bisect(excess, good=by_sum, bad=0.0, steps=40))
         assert total is not None
         return plans, total
 
-    def _stated(self, made: Mapping[str, Mechanism], delta: float) -> dict[str, Plan]:
+    def _state(self, mechanisms: Mapping[str, Mechanism], delta: float) -> dict[str, Plan]:
         """Each table's mechanism with its own cost at the table's share of this delta."""
-        plans: dict[tuple[Mechanism, float], Plan] = {}  # tables often have the same mechanism
-        for table, each in made.items():
-            at = each, delta * self.tables[table].share
-            if at not in plans:
-                guarantee = each.guarantee(delta=at[1], unit=self.unit, neighbours=self.neighbours)
-                plans[at] = Plan(mechanism=each, guarantee=guarantee)
-        return {t: plans[each, delta * self.tables[t].share] for t, each in made.items()}
+        plans: dict[str, Plan] = {}
+        costs: dict[tuple[Mechanism, float], Plan] = {}  # tables often have the same mechanism
+        for table, mechanism in mechanisms.items():
+            share = delta * self.tables[table].share
+            if (mechanism, share) not in costs:
+                guarantee = mechanism.guarantee(
+                    delta=share, unit=self.unit, neighbours=self.neighbours
+                )
+                costs[mechanism, share] = Plan(mechanism=mechanism, guarantee=guarantee)
+            plans[table] = costs[mechanism, share]
+        return plans
 
-    def _stretched(self, epsilon: float, delta: float) -> tuple[dict[str, Plan], Guarantee] | None:
+    def _stretch(self, epsilon: float, delta: float) -> tuple[dict[str, Plan], Guarantee] | None:
         """Every table on its own with more than its share, if one account allows it."""
         if not any(issubclass(named(t.mechanism), Accounted) for t in self.tables.values()):
             return None  # only (epsilon, delta) is known of them: hardly any gain
         for stretch in STRETCHES:
             try:
-                plans = self._each(epsilon * stretch, delta / 2)
+                plans = self._apart(epsilon * stretch, delta / 2)
             except UsageError:
                 return None  # the error is raised when they are planned with their shares
-            parts = [(each.mechanism, each.guarantee) for each in plans.values()]
+            parts = [(plan.mechanism, plan.guarantee) for plan in plans.values()]
             total = total_of(parts, epsilon)
             if total is not None and total.delta <= delta:
                 return plans, total
         return None
 
 
-def _bar(tried: Mapping[str, Mechanism]) -> float:
+def _needed_weight(mechanisms: Mapping[str, Mechanism]) -> float:
     """What items of all tables need to be published: comparable between calibrations only."""
-    return math.fsum(math.log(made.bar()) for made in tried.values() if isinstance(made, Accounted))
+    return math.fsum(math.log(m.bar()) for m in mechanisms.values() if isinstance(m, Accounted))
 
 
 def total_of(parts: Collection[tuple[Mechanism, Guarantee]], epsilon: float) -> Guarantee | None:
@@ -440,13 +462,13 @@ def total_of(parts: Collection[tuple[Mechanism, Guarantee]], epsilon: float) -> 
 
     A part that has no loss of its own enters by its stated guarantee.
     """
-    summed = compose([stated for _, stated in parts])  # raises if they do not belong together
-    if summed.notion != "dp":
+    by_sum = compose([guarantee for _, guarantee in parts])  # raises if they do not belong together
+    if by_sum.notion != "dp":
         return None
-    scale = max(float(made.parameters()["scale"] or 1.0) for made, _ in parts)
+    scale = max(float(mechanism.parameters()["scale"] or 1.0) for mechanism, _ in parts)
     delta = delta_of_losses(losses_of(parts), epsilon=epsilon) * math.sqrt(SAFETY)
     return replace(
-        summed,
+        by_sum,
         epsilon=float(epsilon),
         delta=min(1.0, delta + sampler_delta(scale=scale, epsilon=epsilon)),
     )
@@ -455,10 +477,10 @@ def total_of(parts: Collection[tuple[Mechanism, Guarantee]], epsilon: float) -> 
 def losses_of(parts: Iterable[tuple[Mechanism, Guarantee]]) -> list[Loss]:
     """What each table costs: its mechanism's loss, else that of anything with its plain guarantee."""
     return [
-        made.loss(neighbours=stated.neighbours)
-        if isinstance(made, Accounted)
-        else Loss(keys=stated.plain_delta, pure=(stated.epsilon,))
-        for made, stated in parts
+        mechanism.loss(neighbours=guarantee.neighbours)
+        if isinstance(mechanism, Accounted)
+        else Loss(keys=guarantee.plain_delta, pure=(guarantee.epsilon,))
+        for mechanism, guarantee in parts
     ]
 
 
@@ -475,3 +497,202 @@ def _shares(tables: Sequence[str], shares: Mapping[str, float] | None) -> dict[s
     if any(not share > 0 for share in shares.values()) or abs(sum(shares.values()) - 1) > 1e-9:
         raise UsageError(f"--shares must be positive and add up to 1, not {dict(shares)}")
     return dict(shares)
+
+
+# The mechanisms' own options
+
+
+def chosen_options(
+    mechanisms: Sequence[str],
+    options: Mapping[str, Any],
+    letters: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """The options that were given, each of which one of the mechanisms must have.
+
+    Parameters, in a mechanism's text or as `letters`, leave nothing to choose but public files.
+    `settings` mean something for every release; a mechanism gets those that it looks at.
+    """
+    chosen = {n: value for n, value in options.items() if value is not None and value is not False}
+    if chosen.get("count") == "users":  # what everything counts by default
+        del chosen["count"]
+    check_options(mechanisms, chosen)
+    declared = declared_options()
+    chosen = {n: declared[n][0].fit(v) if n in declared else v for n, v in chosen.items()}
+    for text in mechanisms if letters else (name for name in mechanisms if name not in MECHANISMS):
+        surplus = [
+            n for n in chosen if n in named(text).option_names() and not _goes_beside(n, declared)
+        ]
+        if letters and "map" in surplus:  # it selects the mechanism whose letters these are
+            surplus.remove("map")
+        if surplus:
+            flag, source = declared[min(surplus)][0].flag, "--set" if letters else text
+            raise UsageError(f"{source} says all there is to choose: leave {flag} out")
+    taken = {option for name in mechanisms for option in named(name).option_names()}
+    return chosen | {n: v for n, v in settings.items() if v is not None and n in taken}
+
+
+def _goes_beside(name: str, declared: Mapping[str, Any]) -> bool:
+    """Whether a mechanism takes the option beside its parameters: the content of a public file."""
+    return bool(declared[name][0].public_file and name != "map")
+
+
+def takes_bound(table: str, mechanism: str) -> bool:
+    """Whether --per-user changes the table: not where parameters fix the bound, or nothing is bounded."""
+    mechanism_class = named(mechanism)
+    ignores_bound = table in mechanism_class.tables and "d" in mechanism_class.ignored
+    return mechanism in MECHANISMS and not ignores_bound
+
+
+def bounds_of(
+    per_user: int | Mapping[str, int] | None,
+    mechanisms: Mapping[str, str],
+    letters: Mapping[str, str] | None = None,
+) -> dict[str, int] | None:
+    """The bound of each table that takes one; raises if --per-user is given twice or would be ignored."""
+    if per_user is None:
+        return None
+    if twice := [letter for letter in BOUNDS if letter in (letters or {})]:
+        raise UsageError(f"--per-user and --set {twice[0]} are the same bound: give one of them")
+    by_table = isinstance(per_user, Mapping)
+    bounds = (
+        dict(per_user) if isinstance(per_user, Mapping) else dict.fromkeys(mechanisms, per_user)
+    )
+    ignored = [
+        table
+        for table in bounds
+        if table in mechanisms and not takes_bound(table, mechanisms[table])
+    ]
+    if ignored and (by_table or len(ignored) == len(bounds)):
+        table, name = ignored[0], mechanisms[ignored[0]]
+        why = "keeps no number of items a unit" if name in MECHANISMS else "states its own bound"
+        raise UsageError(f"{name} {why}, so --per-user has no effect on {table}: leave it out")
+    return {table: n for table, n in bounds.items() if table not in ignored}
+
+
+def prepare_options(
+    options: Mapping[str, Any], context: Asked, *, log: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """The options checked against the release, with what is in the public files they name."""
+    declared = {name: declared_options()[name][0] for name in options if name in declared_options()}
+    files = [option for option in declared.values() if option.public_file]
+    for option in files:
+        paths = option.files(options[option.name])
+        if any(path.exists() and path.samefile(file) for path in paths for file in log):
+            raise Refused(
+                f"{option.flag} names the log itself. What it lists must be public and fixed without "
+                "the log (A4): everything made from the log is private until it is released."
+            )
+    loaded = dict(options)
+    for name, option in declared.items():
+        if option.prepare is not None:
+            loaded[name] = option.prepare(options[name], context)
+    if context.by and files:
+        raise UsageError(
+            f"--by and {files[0].flag} do not go together: the file has no such column"
+        )
+    return loaded
+
+
+def plan_mechanism(
+    mechanism: str | None = None, *, users: int | None = None, url: str = "path", **options: Any
+) -> Plan:
+    """The plan of one table of a mechanism, with its public files read; looks at no log."""
+    names = ("epsilon", "delta", "per_user", "noise", "unit", "neighbours", "letters")
+    general = {name: options.pop(name) for name in names if name in options}
+    set_only = options.pop("set_only", None)
+    usual = usual_mechanism(noise=general.get("noise"), letters=general.get("letters"))
+    mechanism = mechanism or usual or MECHANISM
+    mechanism_class = named(mechanism)
+    table = "query" if "query" in mechanism_class.tables else mechanism_class.tables[0]
+    letters = general.get("letters")
+    chosen = chosen_options([mechanism], options, letters=letters, users=users, set_only=set_only)
+    bounds = bounds_of(general.pop("per_user", None), {table: mechanism}, letters) or {}
+    general["per_user"] = bounds.get(table)
+    chosen = prepare_options(chosen, Asked(mechanisms={table: mechanism}, url=url))
+    if general.get("letters") or mechanism not in MECHANISMS:
+        result = plan(mechanism=mechanism, **general)
+        check_budget_kept(result.guarantee, general.get("epsilon"), general.get("delta"))
+        return result
+    name, arguments = mechanism_class.for_table(table, chosen)
+    return plan(mechanism=name, options=arguments, **general)
+
+
+# Guarantees that a release refuses, or accepts on its owner's word only
+
+
+def check_claims(
+    names: Sequence[str],
+    plans: Mapping[str, Plan],
+    total: Guarantee,
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    users: int | None,
+    accept_delta: bool,
+    accept_no_guarantee: bool,
+    set_only: bool,
+) -> None:
+    """Refuses a guarantee that says nothing, or less than requested, unless the owner accepts that."""
+    _check_guarantee(total, ", ".join(names), accept_no_guarantee)
+    check_budget_kept(total, epsilon, delta)
+    if total.notion == "pdp":
+        _check_pdp(plans, users, set_only)
+    _check_delta(total, delta, users, accept_delta)
+
+
+def _check_guarantee(total: Guarantee, mechanism: str, accepted: bool) -> None:
+    """Refuses what nothing is proved about, unless the owner says so."""
+    if total.notion != "none" and total.delta >= 1:
+        raise Refused(
+            f"{mechanism} would have a delta of 1 at epsilon {total.epsilon:.4g}: nothing"
+        )
+    if total.notion == "none" and not accepted:
+        raise Refused(
+            f"{mechanism} has no privacy guarantee: one person can make its output differ for sure. "
+            "It is here for comparison. Say --accept-no-guarantee to run it, and do not publish it."
+        )
+
+
+def check_budget_kept(proved: Guarantee, epsilon: float | None, delta: float | None) -> None:
+    """Refuses a guarantee that is weaker than the one that was asked for; None: not asked for."""
+    if proved.notion == "none":
+        return  # accepted by its owner, or refused for that
+    for name, cost, most in (("epsilon", proved.epsilon, epsilon), ("delta", proved.delta, delta)):
+        if most is not None and cost > most * SAFETY**2:
+            raise Refused(
+                f"these parameters have {name} {cost:.6g} per {proved.unit}, more than --{name} {most:.6g}: "
+                f"change them, raise --{name}, or leave it out to accept what follows from them"
+            )
+
+
+def _check_pdp(plans: Mapping[str, Plan], users: int | None, set_only: bool) -> None:
+    """Probabilistic DP is about a declared number of users, and about tables as they are drawn."""
+    for plan in plans.values():
+        if plan.mechanism.parameters()["users"] != users:
+            raise UsageError(
+                f"{plan.mechanism} is probabilistic DP for its own number of users: declare the "
+                f"same with --users, which is {users or 'not given'}"
+            )
+    if set_only:
+        raise UsageError(
+            "probabilistic DP does not survive dropping counts, so --set-only does not go with it. Use "
+            "--notion dp."
+        )
+
+
+def _check_delta(total: Guarantee, delta: float | None, users: int | None, accepted: bool) -> None:
+    """Refuses a delta of 1/users or more; only a declared number counts, the log's is private."""
+    if users is None:
+        return
+    if users < 1:
+        raise UsageError(f"--users must be at least 1, not {users}")
+    if total.notion == "none":
+        return
+    largest = max(total.plain_delta, (delta or 0.0) if total.notion == "dp" else 0.0)
+    if largest * users >= 1 and not accepted:
+        raise Refused(
+            f"delta {largest:.3g} per {total.unit} is at least 1/users for the declared {users} "
+            "users: publishing one whole user at random would pass. Use --delta "
+            f"{1 / users / 10:.1g} or less, or say --accept-delta."
+        )

@@ -4,6 +4,7 @@ Order matters. Everything that can fail without drawing noise comes before the r
 it the budget is spent, whatever happens.
 """
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,29 +17,57 @@ import pyarrow as pa
 
 from murmurlog import __version__
 from murmurlog.bundle.certificate import (
+    ABOUT,
     ENTROPY,
     METHOD,
     TEXT_KEYS,
     Certificate,
     TableClaim,
+    check_lines,
 )
+from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.schema import count_of
-from murmurlog.bundle.write import publish
+from murmurlog.bundle.write import check_target, stage
+from murmurlog.counting.bound import choose_way
+from murmurlog.counting.items import check
+from murmurlog.errors import EngineError, Refused, UsageError
+from murmurlog.logs.addresses import is_uri, mask
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.log import Log
-from murmurlog.privacy import Guarantee
+from murmurlog.logs.reading import Reading
+from murmurlog.logs.source import Source
+from murmurlog.mechanisms import MECHANISMS, Asked, View, named
+from murmurlog.privacy import Guarantee, join_losses
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
-from murmurlog.publishing.booking import check_noise, state_booking
-from murmurlog.publishing.plan import (
-    Plan,
-    drawn_with,
+from murmurlog.publishing.booking import (
+    Reservation,
+    check_noise,
+    open_ledger,
+    part_of_cap,
+    state_booking,
+    unit_columns,
 )
-from murmurlog.publishing.preparation import Prepared, prepare
+from murmurlog.publishing.earlier import Earlier, find_earlier
+from murmurlog.publishing.ledger_records import Account
+from murmurlog.publishing.plan import (
+    MECHANISM,
+    Plan,
+    bounds_of,
+    check_claims,
+    chosen_options,
+    distance_of,
+    drawn_with,
+    losses_of,
+    mechanisms_for,
+    plan_tables,
+    prepare_options,
+    usual_mechanism,
+)
 from murmurlog.publishing.request import ReleaseRequest
-from murmurlog.publishing.spending import spending
-from murmurlog.publishing.tables import Made, make
+from murmurlog.publishing.tables import ReleasedTables, TableMaker
 from murmurlog.publishing.verdict import Verdict, judge
+from murmurlog.publishing.windows import Windows, find_windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +76,13 @@ class Outcome:
 
     guarantee: Guarantee
     plans: Mapping[str, Plan]
-    rows: Mapping[str, int]
     out: Path
     release_id: str
-    booked: bool
-    broken: Mapping[str, int]  # for the owner's eyes
-    notes: Mapping[str, Mapping[str, Any]]  # public remarks on each table
+    rows: Mapping[str, int] = field(default_factory=dict)
+    booked: bool = False
+    broken: Mapping[str, int] = field(default_factory=dict)  # for the owner's eyes
+    # Public remarks on each table.
+    notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     certificate: Certificate | None = field(default=None, repr=False)  # None: a dry run
     tables: Mapping[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
 
@@ -118,115 +148,284 @@ def carry_out(
     entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """The release that is asked for."""
+    """The release that is requested."""
+    entropy = entropy or SystemEntropy()
     with ExitStack() as copies:
-        return _carry_out(request, copies, entropy=entropy or SystemEntropy(), say=say)
+        # 1. What can be found and checked without a row.
+        prepared = prepare(request, copies, say)
+        reservation = prepared.reservation
+        check_noise(entropy, reservation.ledger)
+        if request.dry_run:
+            return prepared.outcome()
+        with reservation.noted():
+            with request.running.connect() as engine:
+                # 2. Read and count; wrong parameters and a full disk show here at the latest.
+                log = _read(prepared, engine, entropy, say)
+                maker = TableMaker(
+                    plans=prepared.plans, log=log, view=prepared.view, reading=prepared.reading,
+                    entropy=entropy, set_only=request.content.set_only, say=say,
+                )  # fmt: skip
+                counts = maker.count()
+                # 3. Reserve: from here on the budget is spent.
+                account = reservation.reserve()
+                # 4. Draw, and count what waited for published keys.
+                released = maker.finish(maker.draw(counts))
+                certificate = _certificate(prepared, released, account, engine, entropy)
+            # 5. Write. The booking is committed before the bundle appears.
+            say("writing the bundle")
+            with (
+                reservation.explained(),
+                stage(prepared.target, tables=released.tables, certificate=certificate) as bundle,
+                reservation.committed(bundle.checksum),
+            ):
+                bundle.put_in_place()
+        return prepared.outcome(
+            rows={kind: table.num_rows for kind, table in released.tables.items()},
+            booked=reservation.ledger is not None,
+            broken={**log.broken, **log.screened},
+            notes=released.notes,
+            certificate=certificate,
+            tables=released.tables,
+        )
 
 
-def _carry_out(
-    request: ReleaseRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
-) -> Outcome:
-    asked = prepare(request, copies, say)
-    check_noise(entropy, asked.book)
-    if request.dry_run:
-        return _outcome(asked)
-    with spending(asked.spending()):
-        return _make(asked, entropy, say)
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A request with everything found and checked that can be without reading a row."""
 
+    request: ReleaseRequest
+    target: Path
+    source: Source
+    reading: Reading
+    view: View
+    plans: Mapping[str, Plan]
+    guarantee: Guarantee  # of all tables together
+    reservation: Reservation
+    earlier: Earlier  # what the source published before and this release counts again
+    windows: Windows
 
-def _make(asked: Prepared, entropy: Entropy, say: Callable[[str], None]) -> Outcome:
-    """Reads, counts, books, draws and writes what was prepared."""
-    request = asked.request
-    with asked.place.connect() as running:
-        log, dropped = _read(asked, running, entropy, say)
-        made = make(
-            asked.plans, log, asked.view, asked.reading, entropy=entropy,
-            set_only=request.content.set_only, reserve=asked.reserve, say=say,
+    def outcome(self, **released: Any) -> Outcome:
+        """What is told to the owner; of a dry run nothing was released."""
+        return Outcome(
+            guarantee=self.guarantee, plans=self.plans, out=self.target,
+            release_id=self.reservation.release_id, **released,
         )  # fmt: skip
-        certificate = _certificate(asked, made, engine=running, entropy=entropy)
-    say("writing the bundle")
-    with asked.booked() as commit:
-        publish(asked.target, tables=made.tables, certificate=certificate, ready=commit)
-    return _outcome(
-        asked,
-        rows={kind: table.num_rows for kind, table in made.tables.items()},
-        booked=asked.book is not None,
-        broken=dropped,
-        notes=made.notes,
-        certificate=certificate,
-        tables=made.tables,
+
+
+def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], None]) -> Prepared:
+    """Finds the source, plans the tables and checks all that can fail before a row is read."""
+    budget, content, read = request.budget, request.content, request.read
+    request.running.check()
+    target = _local_path(request.out)
+    _check_statements(request)
+    check_url_level(read.url)
+    check_target(target)
+    source = request.running.find(request.source, read, copies, rows=not request.dry_run, say=say)
+    mechanism = content.mechanism or usual_mechanism(noise=content.noise, letters=content.letters)
+    kinds = _tables(content.tables, source, mechanism)
+    by_table = mechanisms_for(kinds, mechanism)
+    names = list(dict.fromkeys(by_table.values()))
+    options = chosen_options(
+        names, request.options, letters=content.letters, set_only=content.set_only or None,
+        users=budget.users,
+    )  # fmt: skip
+    bounds = bounds_of(content.per_user, by_table, content.letters)
+    for kind in kinds:
+        check(source, kind=kind, unit=budget.unit, by=content.by is not None)
+    way = choose_way(content.bound, timed="time" in source.columns)
+    if content.consecutive and "itemset" in kinds and way != "first":
+        raise UsageError(
+            "--consecutive needs the order in which queries were asked: use --bound first, and a log "
+            "with a time column"
+        )
+    reading = Reading.of(read, by=content.by)
+    reading.check(source)
+    context = Asked(
+        mechanisms=by_table,
+        url=read.url,
+        keys=reading.keys,
+        by=content.by is not None,
+        allowed=reading.allowed,
     )
-
-
-def _read(
-    asked: Prepared, engine: Engine, entropy: Entropy, say: Callable[[str], None]
-) -> tuple[Log, Mapping[str, int]]:
-    """The rows to release, and how many of the source were dropped, by reason."""
-    found = asked.source
-    urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(asked.plans)
-    log = asked.reading.read(
-        found, engine=engine, urls=urls, unit=asked.view.unit, entropy=entropy, say=say
+    options = prepare_options(options, context, log=source.files)
+    ledger, account = open_ledger(request.booking)
+    earlier = find_earlier(
+        content.after, by_table, ledger=ledger, source=account, unit=budget.unit,
+        neighbours=budget.neighbours, reading=reading, say=say,
+    )  # fmt: skip
+    options = earlier.outside(options)
+    windows = find_windows(content, read, by_table, source=source)
+    plans, guarantee = plan_tables(
+        kinds,
+        mechanism=mechanism,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        shares=budget.shares,
+        per_user=bounds,
+        noise=content.noise,
+        unit=budget.unit,
+        neighbours=budget.neighbours,
+        letters=content.letters,
+        options=options,
+        part=part_of_cap(budget, ledger, account),
     )
-    return log, {**log.broken, **log.screened}
-
-
-def _outcome(asked: Prepared, **made: Any) -> Outcome:
-    """What is told to the owner; of a dry run, nothing was made."""
-    nothing: dict[str, Any] = {"rows": {}, "booked": False, "broken": {}, "notes": {}}
-    return Outcome(
-        guarantee=asked.total, plans=asked.plans, out=asked.target, release_id=asked.release_id,
-        **(nothing | made),
+    _check_engine(request.running.engine, plans)
+    check_claims(
+        names, plans, guarantee, epsilon=budget.epsilon, delta=budget.delta, users=budget.users,
+        accept_delta=budget.accept_delta, accept_no_guarantee=budget.accept_no_guarantee,
+        set_only=content.set_only,
+    )  # fmt: skip
+    composing = [kind for kind, plan in plans.items() if plan.mechanism.composes]
+    if composing and read.keys == "canonical":
+        raise UsageError(
+            f"the {composing[0]} table is composed of published keywords, which need not make canonical "
+            "keys: leave --keys canonical out"
+        )
+    if ledger and guarantee.notion == "none":
+        raise Refused(
+            f"{', '.join(names)} has no guarantee, so there is no cost that a ledger could book: leave "
+            "--ledger out, and publish nothing of it"
+        )
+    for plan in plans.values():
+        plan.passes()  # whatever cannot be computed shows before the budget is spent
+    reservation = Reservation(
+        release_id=secrets.token_hex(16),
+        target=target,
+        ledger=ledger,
+        source=account,
+        cost=guarantee,
+        loss=join_losses(losses_of((plan.mechanism, plan.guarantee) for plan in plans.values())),
+        distance=distance_of(plan.mechanism for plan in plans.values()),
+        tables="; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items()),
+        columns=unit_columns(budget.unit, source, windows=windows.stated is not None),
+        title=(request.statements.about or {}).get("title", ""),
+        new_source=request.booking.new_source,
+        same_users=request.booking.same_users,
+        step=request.step,
+    )
+    reservation.check()
+    view = View(
+        kind="", unit=budget.unit, by=reading.by and reading.by.inside(), way=way, gap=content.gap,
+        set_size=content.set_size, consecutive=content.consecutive, options=options,
+        earlier=earlier.keys, select_from=windows.select_from, count_from=windows.count_from,
+    )  # fmt: skip
+    return Prepared(
+        request=request, target=target, source=source, reading=reading, view=view, plans=plans,
+        guarantee=guarantee, reservation=reservation, earlier=earlier, windows=windows,
     )  # fmt: skip
 
 
-def _certificate(asked: Prepared, made: Made, *, engine: Engine, entropy: Entropy) -> Certificate:
-    plans, view, found, account = asked.plans, asked.view, asked.source, made.account
-    stated = asked.request.statements
+def _local_path(out: str | Path) -> Path:
+    """The path of a bundle; raises for an address, to which nothing is written."""
+    if isinstance(out, str) and is_uri(out):
+        raise UsageError(
+            f"--out {mask(out)!r} is an address: a bundle is written to a folder of this machine. Name one, "
+            "and copy the finished bundle with the tools of the store"
+        )
+    return Path(out)
+
+
+def _check_statements(request: ReleaseRequest) -> None:
+    """Raises if what the owner says cannot stand in a certificate."""
+    statements = request.statements
+    if unknown := sorted(set(statements.about or {}) - set(ABOUT)):
+        raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
+    check_lines(
+        statements.about, statements.unprotected, request.booking.source_name,
+        request.read.where, names=request.content.by,
+    )  # fmt: skip
+
+
+def _tables(
+    tables: Sequence[str] | None, source: Source, mechanism: str | Mapping[str, str] | None
+) -> tuple[str, ...]:
+    """The tables that are requested, or the usual ones of the mechanism."""
+    if tables is not None:
+        return tuple(tables)
+    if isinstance(mechanism, Mapping):
+        return tuple(mechanism)
+    able = named(mechanism or MECHANISM).tables
+    usual = ("query", "click") if "url" in source.columns else ("query",)
+    return tuple(table for table in usual if table in able) or able[:1]
+
+
+def _check_engine(engine: str, plans: Mapping[str, Plan]) -> None:
+    """Raises if a table cannot be made there: what brings rows to this process is not made on Spark."""
+    for kind, plan in plans.items():
+        if engine not in plan.mechanism.engines:
+            able = [name for name, other in MECHANISMS.items() if engine in other.engines]
+            raise EngineError(
+                f"a {kind} table by {plan.mechanism.name} is not made on Spark, which makes tables by "
+                f"{', '.join(able)}: use --engine duckdb"
+            )
+
+
+def _read(prepared: Prepared, engine: Engine, entropy: Entropy, say: Callable[[str], None]) -> Log:
+    """The rows to release."""
+    with_urls = {"click", "log", "left_out"} & {*prepared.plans}
+    return prepared.reading.read(
+        prepared.source, engine=engine, urls="url" in prepared.source.columns and bool(with_urls),
+        unit=prepared.view.unit, entropy=entropy, say=say,
+    )  # fmt: skip
+
+
+def _certificate(
+    prepared: Prepared,
+    released: ReleasedTables,
+    account: Account | None,
+    engine: Engine,
+    entropy: Entropy,
+) -> Certificate:
+    """What the bundle states; `account` is that of the ledger before this release."""
+    request, plans, view, source = prepared.request, prepared.plans, prepared.view, prepared.source
+    reservation = prepared.reservation
     return Certificate(
-        release_id=asked.release_id,
+        release_id=reservation.release_id,
         published=datetime.now(UTC).date().isoformat(),
         murmurlog=__version__,
         private=not entropy.seeded,
-        guarantee=asked.total,
+        guarantee=prepared.guarantee,
         tables={
             kind: TableClaim(
-                rows=made.tables[kind].num_rows,
+                rows=released.tables[kind].num_rows,
                 mechanism=str(plan.mechanism),
                 guarantee=plan.guarantee,
-                count=count_of(made.tables[kind]),
+                count=count_of(released.tables[kind]),
                 parameters=plan.mechanism.parameters(),
                 passes=plan.passes(),
-                notes=made.notes[kind],
-                counting=made.counting.get(kind),
+                notes=released.notes[kind],
+                counting=released.counting.get(kind),
             )
             for kind, plan in plans.items()
         },
         bound=str(view.way),
-        text=asked.reading.as_json()
+        text=prepared.reading.as_json()
         | {
             "source": {
-                "format": found.shape,
-                "format_from": found.settled["format"],
-                "columns_from": found.settled["columns"],
+                "format": source.shape,
+                "format_from": source.settled["format"],
+                "columns_from": source.settled["columns"],
             },
             "gap": view.gap if {"pair", "session"} & {*plans} else None,
             "set_size": view.set_size if "itemset" in plans else None,
             "consecutive": view.consecutive if "itemset" in plans else None,
-            **(asked.windows.stated or {}),
+            **(prepared.windows.stated or {}),
         },
         engine=engine.version,
         sampler={
             "method": METHOD,
             "entropy": ENTROPY[not entropy.seeded],
             "keys": TEXT_KEYS,
-            "delta": drawn_with((plan.mechanism for plan in plans.values()), asked.total),
+            "delta": drawn_with((plan.mechanism for plan in plans.values()), prepared.guarantee),
         },
-        by=asked.reading.by,
-        declared_users=asked.request.budget.users,
-        unprotected=tuple(stated.unprotected),
-        after=asked.earlier.as_json(),
+        by=prepared.reading.by,
+        declared_users=request.budget.users,
+        unprotected=tuple(request.statements.unprotected),
+        after=prepared.earlier.as_json(),
         booked=None
         if account is None
-        else state_booking(account, asked.total, loss=asked.loss, distance=asked.distance),
-        about=dict(stated.about or {}),
+        else state_booking(
+            account, prepared.guarantee, loss=reservation.loss, distance=reservation.distance
+        ),
+        about=dict(request.statements.about or {}),
     )

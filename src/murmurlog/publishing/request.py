@@ -25,6 +25,7 @@ from murmurlog.bundle.options import (
     read_span,
     split_keywords,
 )
+from murmurlog.logs.engines.running import Running
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.options import ReadOptions
 from murmurlog.publishing.series_periods import Step
@@ -211,18 +212,6 @@ class Booking(Group):
             variable=False,
         ),
     ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running(Group):
-    """Engine."""
-
-    engine: Annotated[str, Option(help="Where it runs: duckdb or spark.")] = "duckdb"
-    memory: Annotated[
-        str | None, Option(help="Memory of the process, 600MB or more, such as 8GB.")
-    ] = None
-    master: Annotated[str | None, Option(help="spark: spark://host:7077, or local[*].")] = None
-    scratch: Annotated[str | None, Option(help="spark: a folder that all workers reach.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from murmurlog.bundle.files import checksum_of, stated_sums, sums
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.read import read_certificate
 from murmurlog.bundle.scratch import abandoned, make_folders, scratch, sweep, temporary_folder
-from murmurlog.bundle.write import put_in_place
+from murmurlog.bundle.write import StagedBundle
 from murmurlog.errors import BundleError, InputError, MurmurlogError, Refused, UsageError
 from murmurlog.logs.source import files_at
 from murmurlog.privacy.sampler import Entropy
@@ -410,14 +410,11 @@ def _is_there(book: Ledger, entry: Entry, place: Path) -> bool:
 def _finish(book: Ledger, entry: Entry, place: Path) -> bool:
     """Publishes the bundle of an entry if a run had made it completely and left it beside its place."""
     for folder in abandoned(place.parent):
-        made = folder / BUNDLE
-        if _is_of(made, entry) and _is_whole(made):
-            put_in_place(
-                made, place, published=read_certificate(made).published,
-                ready=lambda checksum: book.commit(
-                    entry.release_id, bundle=book.seen_from(place), checksum=checksum
-                ),
-            )  # fmt: skip
+        root = folder / BUNDLE
+        if _is_of(root, entry) and _is_whole(root):
+            bundle = StagedBundle.of(root, place, published=read_certificate(root).published)
+            book.commit(entry.release_id, bundle=book.seen_from(place), checksum=bundle.checksum)
+            bundle.put_in_place()
             return True
     return False
 

@@ -17,8 +17,9 @@ from typing import Annotated, Any
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import Option, options_of, read_list, read_number
 from murmurlog.errors import UsageError, did_you_mean
+from murmurlog.logs.engines.running import Running
 from murmurlog.logs.options import ReadOptions
-from murmurlog.publishing.request import Booking, Budget, Content, Running, Statements
+from murmurlog.publishing.request import Booking, Budget, Content, Statements
 from murmurlog.publishing.series_periods import FORMS, Period
 
 RELEASES = {"month": 12, "week": 52, "day": 365}  # a year's

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -20,107 +21,96 @@ from murmurlog.logs.reading import Reading
 from murmurlog.mechanisms import FOLLOWING, View
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.keyed_values import check_values
-from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class ReleasedTables:
     """The tables of a release, not yet written, and their public notes."""
 
     tables: Mapping[str, pa.Table]
     notes: Mapping[str, Mapping[str, Any]]
     counting: Mapping[str, Mapping[str, Any]]  # what the counts are about, and how they were made
-    account: Account | None  # as it was before the release; None if it is not booked
 
 
-def make(
-    plans: Mapping[str, Plan],
-    log: Log,
-    view: View,
-    reading: Reading,
-    *,
-    entropy: Entropy,
-    set_only: bool = False,
-    reserve: Callable[[], Account | None] = lambda: None,
-    say: Callable[[str], None] = lambda _: None,
-) -> Made:
-    """Every table, counted and drawn. `reserve` is called in between; from then on the budget is spent."""
-    check_values(log, plans, view)
-    account, drawn = _count_and_draw(plans, log, view, reading, entropy, say, reserve=reserve)
-    notes = {kind: notes_of(table) for kind, table in drawn.items()}
-    counting = {
-        kind: {"meaning": AT_LEAST} | notes_of(table, name="counting")
-        for kind, table in drawn.items()
-        if count_of(table) and not set_only
-    }
-    drawn = {kind: with_intervals(table) for kind, table in drawn.items()}
-    for mechanism in dict.fromkeys(type(plan.mechanism) for plan in plans.values()):
-        drawn = mechanism.finish(drawn)
-    if set_only:
-        drawn = {kind: rows.select(list(keys_of(kind, view.by))) for kind, rows in drawn.items()}
-    tables = {kind: named_as(table, reading.by) for kind, table in drawn.items()}
-    return Made(tables=tables, notes=notes, counting=counting, account=account)
+@dataclass(frozen=True, kw_only=True)
+class TableMaker:
+    """Counts, draws and finishes the tables of a release, in this order."""
 
+    plans: Mapping[str, Plan]
+    log: Log
+    view: View
+    reading: Reading
+    entropy: Entropy
+    set_only: bool = False
+    say: Callable[[str], None] = lambda _: None
 
-def _count_and_draw(
-    plans: Mapping[str, Plan],
-    log: Log,
-    view: View,
-    reading: Reading,
-    entropy: Entropy,
-    say: Callable[[str], None],
-    *,
-    reserve: Callable[[], Account | None],
-) -> tuple[Account | None, dict[str, pa.Table]]:
-    """The account before the reservation, and every table as drawn."""
-    waiting = _waiting(plans)
-    gathered, published = dict[str, Any](), dict[str, pa.Table]()
+    def count(self) -> dict[str, Any]:
+        """The private counts of every table that waits for no other. What could fail later fails here.
 
-    def count(kind: str) -> None:
-        say(f"counting {kind}")
-        own = replace(view, kind=kind, published=published, say=say)
-        bounding = entropy.stream(kind, "bound")
-        gathered[kind] = plans[kind].mechanism.gather(log, own, entropy=bounding)
+        The waiting tables are counted on an empty log, so that wrong parameters show before the reservation.
+        """
+        check_values(self.log, self.plans, self.view)
+        counts = {kind: self._count(kind, {}) for kind in self.plans if kind not in self.waiting}
+        empty = self.log.empty()
+        published = {
+            kind: keys_schema(keys_of(kind, self.view.by)).empty_table() for kind in self.plans
+        }
+        for kind in self.waiting:
+            view = replace(self.view, kind=kind, published=published)
+            self.plans[kind].mechanism.gather(empty, view, entropy=self.entropy)
+        self.log.partitions.set_aside()  # a full disk is seen before the budget is spent
+        return counts
 
-    for kind in plans:
-        if kind not in waiting:
-            count(kind)
-    _count_nothing(plans, waiting, log, view, entropy)
-    log.partitions.set_aside()  # a full disk is seen before the budget is spent
-    account = reserve()
-    # Queries before tables that name them, and left_out last.
-    for kind in sorted(plans, key=lambda k: (k in waiting, k != "query", k == "left_out")):
-        if kind in waiting:
-            count(kind)
-        say(f"drawing {kind}")
-        plan = plans[kind]
-        table = plan.mechanism.release(gathered.pop(kind), entropy=entropy.stream(kind))
-        from_log = plan.mechanism.needs_delta and "A4" not in plan.guarantee.assumptions
-        published[kind] = table if from_log else reading.allowed(table)
-    return account, {kind: published[kind] for kind in plans}
+    def draw(self, counts: dict[str, Any]) -> dict[str, pa.Table]:
+        """Every table as drawn; one that waits is counted when the tables before it are drawn."""
+        published = dict[str, pa.Table]()
+        # Queries before tables that name them, and left_out last.
+        for kind in sorted(
+            self.plans, key=lambda k: (k in self.waiting, k != "query", k == "left_out")
+        ):
+            if kind in self.waiting:
+                counts[kind] = self._count(kind, published)
+            self.say(f"drawing {kind}")
+            plan = self.plans[kind]
+            table = plan.mechanism.release(counts.pop(kind), entropy=self.entropy.stream(kind))
+            from_log = plan.mechanism.needs_delta and "A4" not in plan.guarantee.assumptions
+            published[kind] = table if from_log else self.reading.allowed(table)
+        return {kind: published[kind] for kind in self.plans}
 
+    def finish(self, tables: Mapping[str, pa.Table]) -> ReleasedTables:
+        """The tables as they are published: with intervals, or without counts."""
+        notes = {kind: notes_of(table) for kind, table in tables.items()}
+        counting = {
+            kind: {"meaning": AT_LEAST} | notes_of(table, name="counting")
+            for kind, table in tables.items()
+            if count_of(table) and not self.set_only
+        }
+        tables = {kind: with_intervals(table) for kind, table in tables.items()}
+        for mechanism in dict.fromkeys(type(plan.mechanism) for plan in self.plans.values()):
+            tables = mechanism.finish(tables)
+        if self.set_only:
+            by = self.view.by
+            tables = {kind: rows.select(list(keys_of(kind, by))) for kind, rows in tables.items()}
+        tables = {kind: named_as(table, self.reading.by) for kind, table in tables.items()}
+        return ReleasedTables(tables=tables, notes=notes, counting=counting)
 
-def _count_nothing(
-    plans: Mapping[str, Plan], waiting: set[str], log: Log, view: View, entropy: Entropy
-) -> None:
-    """Counts the waiting tables on an empty log, so that wrong parameters fail before the reservation."""
-    nothing = log.empty()
-    published = {kind: keys_schema(keys_of(kind, view.by)).empty_table() for kind in plans}
-    for kind in waiting:
-        own = replace(view, kind=kind, published=published)
-        plans[kind].mechanism.gather(nothing, own, entropy=entropy)
+    @cached_property
+    def waiting(self) -> frozenset[str]:
+        """The tables that are counted after other tables are drawn, because they depend on their keys.
 
+        Such a table has its own guarantee, whatever was published before, so budgets add up; tables
+        without differential privacy have no such guarantee and do not wait.
+        """
+        following = {
+            kind
+            for kind, plan in self.plans.items()
+            if "query" in self.plans and kind in FOLLOWING and plan.guarantee.notion == "dp"
+        }
+        return frozenset(following | {k for k, plan in self.plans.items() if plan.mechanism.waits})
 
-def _waiting(plans: Mapping[str, Plan]) -> set[str]:
-    """The tables that are counted after other tables are drawn, because they depend on their keys.
-
-    Such a table has its own guarantee, whatever was published before, so budgets add up; tables
-    without differential privacy have no such guarantee and do not wait.
-    """
-    following = {
-        kind
-        for kind, plan in plans.items()
-        if "query" in plans and kind in FOLLOWING and plan.guarantee.notion == "dp"
-    }
-    return following | {kind for kind, plan in plans.items() if plan.mechanism.waits}
+    def _count(self, kind: str, published: Mapping[str, pa.Table]) -> Any:
+        self.say(f"counting {kind}")
+        view = replace(self.view, kind=kind, published=published, say=self.say)
+        bounding = self.entropy.stream(kind, "bound")
+        return self.plans[kind].mechanism.gather(self.log, view, entropy=bounding)

@@ -22,7 +22,6 @@ from murmurlog.logs.partitions import Sums
 from murmurlog.logs.source import find
 from murmurlog.logs.text_keys import NOT_DRAWN, TextKeys
 from murmurlog.privacy.sampler import SeededEntropy
-from murmurlog.publishing.target import Place
 
 # What a release needs that nobody else does is in one of these.
 RELEASES = (
@@ -36,7 +35,7 @@ RELEASES = (
 def release_on_workers(name, **how):
     with (
         workers.connect(**how) as engine,
-        patch.object(Place, "connect", lambda place: nullcontext(engine)),
+        patch.object(Running, "connect", lambda running: nullcontext(engine)),
     ):
         return frozen.release_tables(name, engine="spark", master="local[1]"), engine
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from murmurlog.bundle.options import read_number, read_pair
 from murmurlog.errors import UsageError
-from murmurlog.publishing.options import plan_mechanism
-from murmurlog.publishing.plan import Plan
+from murmurlog.publishing.plan import Plan, plan_mechanism
 from murmurlog.publishing.planning.forecast_source import ForecastSource
 from murmurlog.publishing.planning.goals import Target, TargetPlan, Terms, plan_for_target
 
