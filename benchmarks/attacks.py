@@ -77,7 +77,7 @@ def with_sybils(log: pa.Table, query: str, sybils: int, *, victim: bool) -> pa.T
 
 
 def is_published(log: pa.Table, query: str, **options: object) -> bool:
-    """Whether a release of the log, by the whole road, holds the query."""
+    """Whether a release of the log, from its rows to a bundle, holds the query."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.parquet"
         pq.write_table(log, path)
@@ -249,7 +249,7 @@ def main() -> None:
     log = invent(rows=given.rows, seed=1, like="aol").table
     print(f"invented log: {log.num_rows} rows, {len(pc.unique(log['user']))} users")
 
-    print("\nsybils against k-anonymity, the whole road")
+    print("\nsybils against k-anonymity, by whole releases")
     for name, sybils in (("k-query:20", 19), ("users-30", 29)):
         for victim in (False, True):
             attacked = with_sybils(log, TARGET, sybils, victim=victim)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 import murmurlog
 from murmurlog.bundle.canonical import CHOICES, canonical
+from murmurlog.evaluation.ground_truth import count_exactly
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.screen import load as load_screen
@@ -92,14 +93,15 @@ def _score(bundle: Path, log: Path, keys: str) -> dict[str, float | int]:
         rows = read(
             find(str(log)), engine=engine, url=None, keys=CHOICES[keys], screen=load_screen()
         )
-        asked = rows.table.query.value_counts().to_pyarrow()
-    known = pc.is_in(asked["query"], value_set=table["query"].combine_chunks())
-    searches = asked.column(1)
+        exact = count_exactly(rows, kinds=["query"])[0]["query"]
+    published = pc.is_in(exact["query"], value_set=table["query"])
+    searches = exact["rows"]
     return {
         "rows": table.num_rows,
         "queries": len({canonical(text) for text in table["query"].to_pylist()}),
         "reliable": len({canonical(text) for text in reliable["query"].to_pylist()}),
-        "searches": pc.sum(searches.filter(known)).as_py() / pc.sum(searches).as_py(),
+        "searches": pc.sum(searches.filter(published), min_count=0).as_py()
+        / pc.sum(searches).as_py(),
     }
 
 

@@ -4,7 +4,7 @@
 
 Every log is generated with seeds that no constant was chosen on. A release is made by the command of this
 checkout and, with --before, by that of another one (a folder with `src`). The truth is the number of users in
-the log that hold the key, counted by the reader. `top` is the median relative error of the 100 most frequent
+the log that hold the key, counted exactly. `top` is the median relative error of the 100 most frequent
 published keys, `reliable` that of the rows called reliable, with how many there are; `coverage` is the share
 of reliable rows whose 95 % interval holds the truth. Releases before version 0.2 state no interval: there it is
 users +- 1.96 users_stderr. --sets reads further logs from a folder of Parquet files (user, query).
@@ -12,24 +12,23 @@ users +- 1.96 users_stderr. --sets reads further logs from a folder of Parquet f
 
 import argparse
 import json
-import os
-import subprocess
-import sys
+import shutil
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from series import ROOT, command
 
-from murmurlog.counting.items import items
+import murmurlog
+from murmurlog.bundle.schema import KEYS
+from murmurlog.evaluation.ground_truth import count_exactly
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.screen import load as load_screen
 from murmurlog.logs.source import find
 
-HERE = Path(__file__).resolve().parents[1]
-KEYS = {"query": ["query"], "click": ["query", "url"]}
 LOGS = {  # name: (kind, rows, seed)
     "plain 20 k": ("plain", 800_000, 7141),
     "plain 38 k": ("plain", 1_520_000, 7142),
@@ -50,95 +49,57 @@ def main() -> None:
     parser.add_argument("--sets", type=Path)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    roads = {"after": HERE} | ({"before": options.before.resolve()} if options.before else {})
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
+    checkouts = {"after": ROOT} | ({"before": options.before.resolve()} if options.before else {})
+    scores = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
         names = options.logs if options.logs is not None else QUICK if options.quick else LOGS
-        logs = _generated(Path(folder), tuple(names))
+        logs = {name: _generate(folder, *LOGS[name]) for name in names}
         logs |= {f.stem: f for f in sorted(options.sets.glob("*.parquet"))} if options.sets else {}
-        print("log, tables, epsilon, road: table: rows, reliable rows, top, reliable, coverage, d2")
+        print("log, tables, epsilon, version: table: rows, reliable, top, reliable, coverage, d2")
         for name, path in logs.items():
-            truths = {
-                table: _truth(path, table)
-                for table in ("query", "click")
-                if table == "query" or "url" in pq.read_schema(path).names
-            }
+            exact = _count(path)
             for tables in TABLES:
-                if set(tables) - set(truths):
+                if set(tables) - set(exact):
                     continue
                 for epsilon in (1.0,) if options.quick else EPSILONS:
-                    for road, checkout in roads.items():
-                        bundle = _release(Path(folder), path, tables, epsilon, checkout)
+                    for version, checkout in checkouts.items():
+                        bundle = folder / "bundle"
+                        command(
+                            "release", str(path), "--epsilon", str(epsilon), "--delta", "1e-6", "--tables",
+                            ",".join(tables), "--out", str(bundle), checkout=checkout,
+                        )  # fmt: skip
                         for table in tables:
                             row = {"log": name, "tables": list(tables), "epsilon": epsilon}
-                            row |= {"road": road, "table": table}
-                            row |= _score(bundle, table, truths[table])
-                            found.append(row)
+                            row |= {"version": version, "table": table}
+                            row |= _score(bundle, table, exact[table])
+                            scores.append(row)
                             print(_line(row), flush=True)
-                        _remove(bundle)
+                        shutil.rmtree(bundle)
     if options.out:
-        options.out.write_text(json.dumps(found, indent=1))
+        options.out.write_text(json.dumps(scores, indent=1))
 
 
-def _generated(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:
-    made = {}
-    for name in names:
-        kind, rows, seed = LOGS[name]
-        made[name] = folder / f"{seed}.parquet"
-        like = [] if kind == "plain" else ["--like", kind]
-        command = ["generate", "--rows", str(rows), "--seed", str(seed), *like]
-        _run(HERE, [*command, "--out", str(made[name])])
-    return made
+def _generate(folder: Path, kind: str, rows: int, seed: int) -> Path:
+    log = folder / f"{seed}.parquet"
+    murmurlog.generate(rows=rows, seed=seed, like=None if kind == "plain" else kind, out=log)
+    return log
 
 
-def _run(checkout: Path, command: list[str]) -> None:
-    code = "from murmurlog.cli.main import main; main()"
-    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command],
-        env=environment,
-        cwd=tempfile.gettempdir(),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
-
-
-def _release(
-    folder: Path, log: Path, tables: tuple[str, ...], epsilon: float, checkout: Path
-) -> Path:
-    bundle = folder / "bundle"
-    budget = ["--epsilon", str(epsilon), "--delta", "1e-6"]
-    _run(
-        checkout, ["release", str(log), *budget, "--tables", ",".join(tables), "--out", str(bundle)]
-    )
-    return bundle
-
-
-def _remove(folder: Path) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    folder.rmdir()
-
-
-def _truth(log: Path, table: str) -> pa.Table:
-    """How many users in the log hold each key."""
+def _count(log: Path) -> dict[str, pa.Table]:
+    """Of each table how many users in the log hold each key."""
     with connect() as engine:
-        rows = read(
-            find(str(log)),
-            engine=engine,
-            url="path" if table == "click" else None,
-            screen=load_screen(),
-        )
-        held = items(rows, kind=table).table
-        counts = held.group_by(KEYS[table]).aggregate(true=held.unit.nunique())
-        return counts.to_pyarrow()
+        rows = read(find(str(log)), engine=engine, screen=load_screen())
+        tables, _ = count_exactly(rows, kinds=["query", "click"])
+    return {
+        name: table.drop_columns("rows").rename_columns([*KEYS[name], "true"])
+        for name, table in tables.items()
+    }
 
 
-def _score(bundle: Path, table: str, truth: pa.Table) -> dict[str, float | int | None]:
+def _score(bundle: Path, table: str, exact: pa.Table) -> dict[str, float | int | None]:
     published = pq.read_table(bundle / "data" / f"{table}.parquet")
-    joined = published.join(truth, KEYS[table], join_type="left outer")
+    joined = published.join(exact, list(KEYS[table]), join_type="left outer")
     users, stderr = (_column(joined, name) for name in ("users", "users_stderr"))
     true = np.nan_to_num(_column(joined, "true"))
     reliable = joined["reliable"].to_numpy(zero_copy_only=False).astype(bool)
@@ -174,7 +135,7 @@ def _line(row: dict) -> str:
         return "-" if value is None else f"{100 * value:.1f} %"
 
     return (
-        f"{row['log']}, {'+'.join(row['tables'])}, {row['epsilon']:g}, {row['road']}: {row['table']}: "
+        f"{row['log']}, {'+'.join(row['tables'])}, {row['epsilon']:g}, {row['version']}: {row['table']}: "
         f"{row['rows']} rows, {row['reliable_rows']} reliable, {share(row['top_error'])}, "
         f"{share(row['reliable_error'])}, {share(row['coverage'])}, d2 {row['d2'] or '-'}"
     )

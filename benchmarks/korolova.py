@@ -12,14 +12,14 @@ import argparse
 import math
 import time
 
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import items
-from murmurlog.counting.tally import tally
+import pyarrow.compute as pc
+from rounds import publish
+
+from murmurlog.evaluation.ground_truth import count_exactly
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Korolova
-from murmurlog.privacy.sampler import SystemEntropy
 
 BOUNDS = (1, 2, 5, 10, 20, 40, 80, 160)
 
@@ -30,34 +30,26 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=math.log(10))
     parser.add_argument("--delta", type=float, default=1e-5)
     options = parser.parse_args()
-    started, entropy = time.process_time(), SystemEntropy()
+    started = time.process_time()
     with connect() as engine:
         log = read(find(options.log), engine=engine, url=None)
-        volume = engine.materialise(log.table.group_by("query").aggregate(n=log.table.count()))
-        distinct, rows = (
-            volume.aggregate(q=volume.count(), n=volume.n.sum())
-            .to_pyarrow()
-            .to_pylist()[0]
-            .values()
-        )
+        exact = count_exactly(log, kinds=["query"])[0]["query"]
+        rows, distinct = pc.sum(exact["rows"]).as_py(), exact.num_rows
         print(f"{rows} rows, {distinct} distinct queries; epsilon {options.epsilon:.6g}, "
               f"delta {options.delta:.3g} per user")  # fmt: skip
         print("          keys alone                        with fresh counts")
         print("   d      T  queries  distinct  volume        T  queries  distinct  volume")
         for d in BOUNDS:
-            counted = tally(bound(items(log, kind="query"), per_user=d, entropy=entropy))
             line = f"{d:4}"
             for counts in (False, True):
                 mechanism = Korolova.solve(
                     epsilon=options.epsilon, delta=options.delta, d=d, counts=counts
                 )
-                keys = mechanism.release(counted, entropy=entropy).select(["query"])
-                shown = volume.semi_join(engine.keep(keys), "query")
-                kept = shown.n.sum().to_pyarrow().as_py() or 0
-                line += (
-                    f" {mechanism.T:6} {keys.num_rows:8} {keys.num_rows / distinct:9.4%} {kept / rows:7.2%}"
-                    + "  "
-                )
+                (table,) = publish(log, mechanism, 1)
+                published = pc.is_in(exact["query"], value_set=table["query"])
+                volume = pc.sum(exact["rows"].filter(published), min_count=0).as_py() / rows
+                size = table.num_rows
+                line += f" {mechanism.T:6} {size:8} {size / distinct:9.4%} {volume:7.2%}  "
             print(line, flush=True)
     print(f"{time.process_time() - started:.0f} CPU s")
 

@@ -2,8 +2,8 @@
 
     python benchmarks/mechanisms.py [--rows 1000000]
 
-Makes an AOL-like log, a public pool and a table of labels in a temporary folder, runs
-`murmurlog release` once for each mechanism as a new process, and verifies what claims a guarantee.
+Makes an AOL-like log and a public pool in a temporary folder, runs `murmurlog release` once for each
+mechanism as a new process, and verifies what claims a guarantee.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from measure import measure
 
+ROOT = Path(__file__).resolve().parents[1]
 RUNS = {
     "threshold": "--tables query,click",
     "threshold, itemset": "--mechanism threshold --tables itemset",
@@ -57,7 +58,8 @@ def main() -> None:
         text = folder / "text.txt"
         text.write_text("the price of a house in the city\nweather report of the day\n" * 50)
         size = ["--size", "1000000", "--out", str(pool)]
-        measure([*program, "pool", "--from", str(text), *size])
+        build = [sys.executable, "-m", "tools.pool", "--from", str(text), *size]
+        subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
         print(f"{given.rows} rows; epsilon 2, delta 1e-6 (hong: e^epsilon = 2, delta = 0.5)\n")
         print("| mechanism | CPU s | wall s | peak MB | rows | guarantee |")
         print("|---|---|---|---|---|---|")

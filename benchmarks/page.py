@@ -9,8 +9,6 @@ waits for others is counted from when it was due. Prints 50th, 95th and 99th per
 
 import argparse
 import http.client
-import re
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,16 +16,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
-import shown  # noqa: E402
+from sample_bundles import start_server, write_bundle  # noqa: E402
 
 WORKERS = 16
-COMMAND = "from murmurlog.cli.main import main; main()"
 
 
 def texts_of(n: int, rng: np.random.Generator) -> list[str]:
@@ -56,7 +53,7 @@ def build(out: Path, queries: int) -> None:
     then = (queries * rng.random(queries) ** 2).astype(int)
     pair = np.unique(np.stack([np.arange(queries), then]), axis=1)
     pair = pair[:, pair[0] != pair[1]]
-    shown.invent(
+    write_bundle(
         out,
         {
             "query": ([list(texts)], users),
@@ -132,18 +129,8 @@ def measure(bundle: Path, seconds: float, rate: float) -> None:
     print(", ".join(f"{name}: {table.num_rows:,} rows" for name, table in tables.items()))
     texts = tables["query"]["query"].to_pylist()
     start = time.perf_counter()
-    server = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "serve", str(bundle), "--no-browser", "--port", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stderr is not None
-        port = 0
-        for line in server.stderr:
-            if match := re.search(r"http://127\.0\.0\.1:(\d+)/", line):
-                port = int(match[1])
-                break
+    with start_server(bundle) as (server, address):
+        port = urlsplit(address).port
         link = http.client.HTTPConnection("127.0.0.1", port)
         link.request("GET", "/")
         assert link.getresponse().status == 200
@@ -167,9 +154,6 @@ def measure(bundle: Path, seconds: float, rate: float) -> None:
                 f"p99 {nearly:.1f} ms, slowest {took[-1]:.1f} ms"
             )
         print(f"memory: {memory(server.pid)}")
-    finally:
-        server.terminate()
-        server.wait(20)
 
 
 if __name__ == "__main__":

@@ -19,26 +19,28 @@ before bounding, and 1 for an item that is not published.
 import argparse
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from statistics import mean
 
 import numpy as np
 import pyarrow as pa
-from murmurlog.mechanisms.rounds.weights import numbered
 
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import Items, TableItems
-from murmurlog.counting.tally import tally
+from murmurlog.evaluation.ground_truth import count_exactly
 from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.engines.protocol import Engine
+from murmurlog.logs.inputs import local_source
 from murmurlog.logs.invented.generate import invent
-from murmurlog.mechanisms import Korolova, Rounds, Threshold
+from murmurlog.logs.log import Log, read
+from murmurlog.logs.options import SourceOptions
+from murmurlog.logs.source import find
+from murmurlog.mechanisms import Korolova, Rounds, Threshold, View
+from murmurlog.mechanisms.protocol import Mechanism
 from murmurlog.privacy.rounds import solve_rounds
 from murmurlog.privacy.sampler import SystemEntropy
 
 D0 = 100
 ENTROPY = SystemEntropy()
+Mechanisms = dict[str, list[Mechanism]]  # by name; of several the best counts
 
 
 def main() -> None:
@@ -52,133 +54,123 @@ def main() -> None:
     )
     parser.add_argument("--counts", action="store_true")
     options = parser.parse_args()
-    budget = {"epsilon": options.epsilon, "delta": options.delta}
-    if options.counts:
-        with_counts(budget, options.rows, options.seed)
-        return
-    ours = {
-        "W": weighted(budget, (1.0,)),
-        "DP-SIPS": weighted(budget, (0.1, 0.9)),
-        "2R": weighted(budget, (0.3, 0.7), C=2.0),
+    solve, measure = (with_counts, count_errors) if options.counts else (keys_alone, count_items)
+    mechanisms = solve(epsilon=options.epsilon, delta=options.delta)
+    for number, (name, rows) in enumerate(logs(options.rows, options.seed)):
+        users, items = (f"{len(rows[column].unique()):,}" for column in ("user", "query"))
+        with open_log(rows) as log:
+            cells = {"log": name, "users": users, "items": items}
+            cells |= measure(log, mechanisms, options.repeats)
+        if number == 0:
+            print("| " + " | ".join(cells) + " |\n" + "|---" * len(cells) + "|")
+        print("| " + " | ".join(cells.values()) + " |", flush=True)
+
+
+def keys_alone(**budget: float) -> Mechanisms:
+    """The mechanisms of the first table."""
+
+    def weighted(*shares: float, C: float = np.inf) -> list[Mechanism]:
+        """Equal weights over the items that are left."""
+        schedule = solve_rounds(**budget, d=D0, shares=shares, memory=0.0, late=0.85)
+        return [Rounds(schedule=schedule, C=C)]
+
+    rounds = {R: Rounds.solve(**budget, d=D0, rounds=R, count_share=0.0) for R in (4, 6, 8)}
+    return {
+        "korolova": [Korolova.solve(**budget, d=d, counts=False) for d in (1, 2, 4)],
+        "threshold": [Threshold.solve(**budget, d=d) for d in (1, 5, 10, 15, 20, 40)],
+        "W": weighted(1.0),
+        "DP-SIPS": weighted(0.1, 0.9),
+        "2R": weighted(0.3, 0.7, C=2.0),
+        **{f"rounds, R={R}": [mechanism] for R, mechanism in rounds.items()},
+        "equal weights, R=4": [replace(rounds[4], focus=1.0)],
     }
-    for R in (4, 6, 8):
-        ours[f"rounds, R={R}"] = Rounds.solve(**budget, d=D0, rounds=R, count_share=0.0)
-    ours["equal weights, R=4"] = replace(ours["rounds, R=4"], focus=1.0)
-    names = ["log", "users", "items", "korolova", "threshold", *ours, "seconds"]
-    print("| " + " | ".join(names) + " |\n" + "|---" * len(names) + "|")
-    for name, rows in logs(options.rows, options.seed):
-        with connect() as engine:
-            held = as_items(engine, rows)
-            counted = partial(best, held, budget, options.repeats)
-            line = [name, *(f"{len(rows[column].unique()):,}" for column in ("unit", "query"))]
-            line += [
-                f"{counted(Korolova, (1, 2, 4)):.0f}",
-                f"{counted(Threshold, (1, 5, 15, 40)):.0f}",
-            ]
-            fixed = numbered(bound(held, per_user=D0, entropy=ENTROPY), held)
-            for mechanism in ours.values():
-                found = [
-                    len(mechanism.select(fixed, entropy=ENTROPY)) for _ in range(options.repeats)
-                ]
-                line.append(f"{mean(found):.0f}")
-            started = time.perf_counter()
-            again = numbered(bound(held, per_user=D0, entropy=ENTROPY), held)
-            ours["rounds, R=4"].release(again, entropy=ENTROPY)
-            line.append(f"{time.perf_counter() - started:.1f}")
-            print("| " + " | ".join(line) + " |", flush=True)
 
 
-def with_counts(budget: dict[str, float], rows: int, seed: int) -> None:
-    """Prints the second table."""
-    mechanisms = {
-        "threshold, d=5": Threshold.solve(**budget, d=5),
-        "threshold, d=20": Threshold.solve(**budget, d=20),
-        **{
-            f"rounds, d2={d2 or 'chosen'}, share {share}": Rounds.solve(
-                **budget, d=D0, count_per_user=d2, count_share=share
-            )
-            for d2, share in ((8, 0.3), (16, 0.3), (40, 0.3), (None, 0.3), (None, 0.5))
-        },
+def with_counts(**budget: float) -> Mechanisms:
+    """The mechanisms of the second table."""
+    mechanisms: Mechanisms = {
+        f"threshold, d={d}": [Threshold.solve(**budget, d=d)] for d in (5, 15, 20)
     }
-    print("| log | " + " | ".join(mechanisms) + " |\n" + "|---" * (len(mechanisms) + 1) + "|")
-    for name, table in logs(rows, seed):
-        with connect() as engine:
-            held = as_items(engine, table)
-            pairs = table.group_by(["unit", "query"]).aggregate([])
-            true = pairs.group_by("query").aggregate([("unit", "count")])
-            true = true.sort_by([("unit_count", "descending")]).slice(0, 100).to_pydict()
-            line = [name]
-            for mechanism in mechanisms.values():
-                d = mechanism.parameters()["per_user"]
-                kept = bound(held, per_user=d, entropy=ENTROPY)
-                gathered = numbered(kept, held) if isinstance(mechanism, Rounds) else tally(kept)
-                shown = mechanism.release(gathered, entropy=ENTROPY).to_pydict()
-                users = dict(zip(shown["query"], shown["users"], strict=True))
-                pairs_of = zip(true["query"], true["unit_count"], strict=True)
-                off = [abs(users.get(query, 0) - n) / n for query, n in pairs_of]
-                line.append(f"{len(users)}, {np.median(off):.0%}")
-            print("| " + " | ".join(line) + " |", flush=True)
+    for R, d2, share in (
+        *((4, d2, 0.3) for d2 in (8, 16, 40, None)),
+        (4, None, 0.5),
+        (6, None, 0.3),
+    ):
+        mechanisms[f"rounds, R={R}, d2={d2 or 'chosen'}, share {share}"] = [
+            Rounds.solve(**budget, d=D0, rounds=R, count_per_user=d2, count_share=share)
+        ]
+    return mechanisms
 
 
-def weighted(
-    budget: dict[str, float], shares: tuple[float, ...], *, memory: float = 0.0, C: float = np.inf
-) -> Rounds:
-    """Equal weights over the items that are left."""
-    schedule = solve_rounds(**budget, d=D0, shares=shares, memory=memory, late=0.85)
-    return Rounds(schedule=schedule, C=C)
+def count_items(log: Log, mechanisms: Mechanisms, repeats: int) -> dict[str, str]:
+    """How many items each publishes, and seconds."""
+    cells = {
+        name: f"{max(mean_rows(publish(log, one, repeats)) for one in several):.0f}"
+        for name, several in mechanisms.items()
+    }
+    started = time.perf_counter()
+    publish(log, mechanisms["rounds, R=4"][0], 1)
+    return cells | {"seconds": f"{time.perf_counter() - started:.1f}"}
 
 
-def best(held: Items, budget: dict[str, float], repeats: int, kind: type, bounds: tuple) -> float:
-    """The mean number of items at the bound that gives most."""
-    found = []
-    for d in bounds:
-        keys_alone = {"counts": False} if kind is Korolova else {}
-        mechanism = kind.solve(**budget, d=d, **keys_alone)
-        counted = tally(bound(held, per_user=d, entropy=ENTROPY))
-        released = [mechanism.release(counted, entropy=ENTROPY).num_rows for _ in range(repeats)]
-        found.append(mean(released))
-    return max(found)
+def count_errors(log: Log, mechanisms: Mechanisms, repeats: int) -> dict[str, str]:
+    """How many items each publishes, and the median error of the 100 most frequent ones."""
+    exact = count_exactly(log, kinds=["query"])[0]["query"].slice(0, 100).to_pylist()
+    cells = {}
+    for name, (mechanism,) in mechanisms.items():
+        tables = publish(log, mechanism, repeats)
+        errors = []
+        for table in tables:
+            users = dict(zip(table["query"].to_pylist(), table["users"].to_pylist(), strict=True))
+            off = [abs(users.get(row["query"], 0) / row["users"] - 1) for row in exact]
+            errors.append(np.median(off))
+        cells[name] = f"{mean_rows(tables):.0f}, {mean(errors):.1%}"
+    return cells
 
 
-def as_items(engine: Engine, rows: pa.Table) -> Items:
-    return TableItems(
-        engine=engine,
-        table=engine.keep(rows),
-        kind="query",
-        keys=("query",),
-        unit="user",
-        timed=False,
-    )
+def publish(log: Log, mechanism: Mechanism, repeats: int, **options: object) -> list[pa.Table]:
+    """The query tables of several releases of bounded items."""
+    items = mechanism.gather(log, View(kind="query", options=options), entropy=ENTROPY)
+    return [mechanism.release(items, entropy=ENTROPY) for _ in range(repeats)]
+
+
+def mean_rows(tables: list[pa.Table]) -> float:
+    return mean(table.num_rows for table in tables)
+
+
+@contextmanager
+def open_log(rows: pa.Table) -> Iterator[Log]:
+    """The log that has these rows."""
+    with local_source(rows, SourceOptions()) as file, connect() as engine:
+        yield read(find(file), engine=engine)
 
 
 def logs(rows: int, seed: int) -> Iterator[tuple[str, pa.Table]]:
-    """(name, table of unit, query, time)."""
+    """(name, table of user and query)."""
     for like in (None, "aol", "zealous"):
         table = invent(rows=rows, seed=seed, like=like).table
-        yield f"generate {like or 'plain'}", as_rows(table["user"], table["query"])
+        yield f"generate {like or 'plain'}", table.select(["user", "query"])
     rng = np.random.default_rng(4 + seed)
     part = rows / 1_000_000
     size = np.clip(rng.lognormal(np.log(18), 1.0, round(50_000 * part)), 1, 400).astype(np.int64)
-    yield "vocabulary", drawn(rng, size, words=60_000, shift=3, exponent=1.05)
+    yield "vocabulary", draw_items(rng, size, words=60_000, shift=3, exponent=1.05)
     size = rng.geometric(1 / 10, round(80_000 * part))
-    yield "baskets", drawn(rng, size, words=16_000, shift=30, exponent=1.0)
+    yield "baskets", draw_items(rng, size, words=16_000, shift=30, exponent=1.0)
     size = rng.geometric(1 / 3, round(80_000 * part))
-    yield "short sessions", drawn(rng, size, words=40_000, shift=10, exponent=1.2)
+    yield "short sessions", draw_items(rng, size, words=40_000, shift=10, exponent=1.2)
 
 
-def drawn(
+def draw_items(
     rng: np.random.Generator, size: np.ndarray, *, words: int, shift: int, exponent: float
 ) -> pa.Table:
     """Users of these sizes whose items follow a power law."""
     law = (np.arange(words) + shift) ** -exponent
     item = rng.choice(words, int(size.sum()), p=law / law.sum())
-    user = np.repeat(np.arange(len(size)), size)
-    return as_rows(pa.array(user).cast(pa.string()), pa.array(item).cast(pa.string()))
+    return as_rows(np.repeat(np.arange(len(size)), size), item)
 
 
-def as_rows(user: pa.Array, item: pa.Array) -> pa.Table:
-    time_of = pa.nulls(len(user), pa.timestamp("us"))
-    return pa.table({"unit": user.cast(pa.string()), "query": item, "time": time_of})
+def as_rows(user: np.ndarray, item: np.ndarray) -> pa.Table:
+    return pa.table({"user": user, "query": pa.array(item).cast(pa.string())})
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Twelve monthly releases under one cap of (3, 1e-5): a twelfth of it each, published keys, windows.
 
-    python benchmarks/series.py [--users 100000] [--months 12] [--seed 7301] [--roads filter keys ...] [--out FILE.json]
+    python benchmarks/series.py [--users 100000] [--months 12] [--seed 7301]
+                                [--settings filter keys ...] [--out FILE.json]
 
 A year is invented here: users with 18 searches on average, half of them with 9 or fewer; every user is active in
 80 % of the months; queries by Zipf-Mandelbrot (s = 1.1, q = 5) without end, whose log popularity takes a random step
 of standard deviation 0.15 each month; one query in ten is born in the year. Every month is released by the command,
-with a ledger, on three roads:
+with a ledger, in three settings:
 
     filter      --of-cap 1/12
     keys        --of-cap 1/12 --after ledger: published keys are free
@@ -36,7 +37,7 @@ from scipy.stats import norm
 
 ROOT = Path(__file__).resolve().parents[1]
 EPSILON, DELTA = 3.0, 1e-5
-ROADS = ("filter", "keys", "all rows")
+SETTINGS = ("filter", "keys", "all rows")
 SHOWN = (1, 3, 6, 12)
 STEP, BORN, ACTIVE, TRIES = 0.15, 0.1, 0.8, 12
 
@@ -46,12 +47,12 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=100_000)
     parser.add_argument("--months", type=int, default=12)
     parser.add_argument("--seed", type=int, default=7301)
-    parser.add_argument("--roads", nargs="+", choices=ROADS, default=ROADS)
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=SETTINGS)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         logs = write_year(Path(folder), options.users, options.months, options.seed)
-        found = [run(road, logs, Path(folder)) for road in options.roads]
+        found = [run(setting, logs, Path(folder)) for setting in options.settings]
     if options.out:
         options.out.write_text(json.dumps(found, indent=1))
 
@@ -132,8 +133,8 @@ def uniform(item: np.ndarray, salt: int) -> np.ndarray:
     return ((z >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
 
 
-def run(road: str, logs: Sequence[Path], folder: Path) -> dict:
-    here = folder / road.replace(" ", "-")
+def run(setting: str, logs: Sequence[Path], folder: Path) -> dict:
+    here = folder / setting.replace(" ", "-")
     here.mkdir()
     ledger = ["--ledger", str(here / "ledger.db")]
     cap = ["--epsilon", str(EPSILON), "--delta", str(DELTA), "--pure", "0", "--reason", "a year"]
@@ -142,9 +143,9 @@ def run(road: str, logs: Sequence[Path], folder: Path) -> dict:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     for number, log in enumerate(logs):
         budget = ["--of-cap", f"1/{len(logs)}"]
-        if road in ("keys", "all rows") and number:
+        if setting in ("keys", "all rows") and number:
             budget += ["--after", "ledger"]
-        if road == "all rows":
+        if setting == "all rows":
             start = f"{log.stem}-01"
             budget += ["--select-from", "all", "--count-from", start]
         out = here / log.stem
@@ -152,7 +153,8 @@ def run(road: str, logs: Sequence[Path], folder: Path) -> dict:
         all_logs.mkdir(exist_ok=True)
         (all_logs / log.name).symlink_to(log.resolve())
         source = ["--source", "searches", "--tables", "query", "--out", str(out)]
-        command("release", str(all_logs if road == "all rows" else log), *budget, *ledger, *source)
+        rows_of = all_logs if setting == "all rows" else log
+        command("release", str(rows_of), *budget, *ledger, *source)
         published = pq.read_table(out / "data" / "query.parquet")
         distinct |= set(published["query"].to_pylist())
         rows.append({"month": log.stem, "distinct": len(distinct)} | score(log, published))
@@ -160,12 +162,12 @@ def run(road: str, logs: Sequence[Path], folder: Path) -> dict:
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     shown = ", ".join(str(rows[n - 1]["distinct"]) for n in SHOWN if n <= len(rows))
     print(
-        f"{road}: distinct {shown}; a month: counts {mean(r['counts'] for r in rows):.0f}, reliable "
+        f"{setting}: distinct {shown}; a month: counts {mean(r['counts'] for r in rows):.0f}, reliable "
         f"{mean(r['reliable'] for r in rows):.0f}, top 100 {mean(r['top'] for r in rows):.2f}; "
         f"{cpu:.0f} CPU s, {time.perf_counter() - began:.0f} s",
         flush=True,
     )
-    return {"road": road, "months": rows, "cpu": cpu}
+    return {"setting": setting, "months": rows, "cpu": cpu}
 
 
 def score(log: Path, published: pa.Table) -> dict:
@@ -182,9 +184,9 @@ def score(log: Path, published: pa.Table) -> dict:
     return {"counts": published.num_rows, "reliable": reliable, "top": float(np.median(errors))}
 
 
-def command(*arguments: str) -> None:
+def command(*arguments: str, checkout: Path = ROOT) -> None:
     code = "from murmurlog.cli.main import main; main()"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True
     )

@@ -194,7 +194,14 @@ def write_small_bundle(
 
 @contextmanager
 def serve_bundles(*arguments):
-    """`murmurlog serve ARGUMENTS` as a process: its address. Ended as a person would end it."""
+    """The address of a server."""
+    with start_server(*arguments) as (_, address):
+        yield address
+
+
+@contextmanager
+def start_server(*arguments):
+    """`murmurlog serve ARGUMENTS`: the process, its address. Ended as a person would end it."""
     command = [sys.executable, "-c", "from murmurlog.cli.main import main; main()", "serve"]
     process = subprocess.Popen(
         [*command, *map(str, arguments), "--no-browser", "--port", "0"],
@@ -202,14 +209,14 @@ def serve_bundles(*arguments):
         text=True,
     )
     try:
-        said = ""
+        output = ""
         for line in process.stderr:
-            said += line
+            output += line
             if match := re.search(r"http://[\d.]+:\d+", line):
-                yield match[0]
+                yield process, match[0]
                 break
         else:
-            raise AssertionError(said)
+            raise AssertionError(output)
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(20)
