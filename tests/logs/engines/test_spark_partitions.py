@@ -16,6 +16,7 @@ from quick_cases import sample_cases
 from murmurlog.errors import EngineError
 from murmurlog.logs import rows
 from murmurlog.logs.engines import duckdb
+from murmurlog.logs.engines.running import Running
 from murmurlog.logs.engines.spark_worker import SHARDS, Packer, unpack
 from murmurlog.logs.log import read
 from murmurlog.logs.partitions import Sums
