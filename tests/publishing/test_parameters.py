@@ -5,21 +5,26 @@ import os
 import random
 import stat
 from collections import Counter
+from contextlib import suppress
 
 import mpmath
 import numpy as np
+import pyarrow as pa
 import pytest
 from command import run
 from parameters import Walk, bases
 
 from murmurlog import plan, release
+from murmurlog.bundle.options import options_of
 from murmurlog.bundle.scratch import make_folders, settle
-from murmurlog.errors import Refused, UsageError
-from murmurlog.mechanisms import parse
+from murmurlog.errors import MurmurlogError, Refused, UsageError
+from murmurlog.logs.engines.running import Running
+from murmurlog.logs.options import ReadOptions
+from murmurlog.mechanisms import declared_options, parse
 from murmurlog.privacy.thresholds import delta_of_threshold
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.plan import plan_tables
-from murmurlog.publishing.request import Budget
+from murmurlog.publishing.request import Booking, Budget, Content, Statements
 
 SETTINGS = [
     ("rounds --set", ("set.T", "1e19_1e19_1e19"), "refused"),
@@ -251,3 +256,29 @@ def test_thresholds_of_rounds_fit_into_64_bits():
         parse("rounds(d=5, s=3, T=1e19)")
     with pytest.raises(UsageError, match="TP must lie between"):
         parse("rounds(d=5, s=3, T=20e6, N=10, TP=1e19)")
+
+
+GROUPS = (Budget, Content, ReadOptions, Booking, Running, Statements)
+KEYWORDS = sorted({option.name for group in GROUPS for option in options_of(group)} | {*declared_options(), "out"})  # fmt: skip
+
+
+@pytest.mark.parametrize("keyword", KEYWORDS)
+def test_a_keyword_takes_a_value_or_says_what_it_wants(keyword, tmp_path, monkeypatch):
+    """What is wrong with it is never an error from the inside."""
+    monkeypatch.chdir(tmp_path)
+    log = pa.table(
+        {"user": ["u", "v"], "time": [1, 2], "query": ["q", "q"], "url": ["a.org", None]}
+    )
+    for value in (
+        "text",
+        "user=uid,query=q",
+        ["a", "b"],
+        {"a": "b"},
+        {"query": 1},
+        None,
+        3,
+        -1.5,
+        float("nan"),
+    ):
+        with suppress(MurmurlogError):
+            release(log, **{"out": "bundle", keyword: value}, dry_run=True)

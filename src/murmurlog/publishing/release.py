@@ -317,6 +317,8 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
 
 def _local_path(out: str | Path) -> Path:
     """The path of a bundle; raises for an address, to which nothing is written."""
+    if not isinstance(out, str | Path):
+        raise UsageError(f"out is the path of a folder, not {out!r:.60}")
     if isinstance(out, str) and is_uri(out):
         raise UsageError(
             f"--out {mask(out)!r} is an address: a bundle is written to a folder of this machine. Name one, "
