@@ -104,7 +104,7 @@ def test_the_sentence_follows_the_ledger(tmp_path):
 
 
 def commit_and_stop(reservation, *, with_bundle):
-    with pytest.raises(KeyboardInterrupt), reservation.committed("0" * 64):
+    with pytest.raises(KeyboardInterrupt), reservation.commit("0" * 64):
         stop_after_the_commit(reservation, with_bundle=with_bundle)
 
 
@@ -137,13 +137,13 @@ def test_a_ledger_that_cannot_be_read_is_not_guessed_about(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("Query interrupted")])
 def test_in_python_the_interrupt_has_a_note(tmp_path, error):
-    with pytest.raises(type(error)) as caught, reservation_in(tmp_path).noted():
+    with pytest.raises(type(error)) as caught, reservation_in(tmp_path).note_stops():
         raise error
     assert caught.value.__notes__ == ["nothing was booked; nothing was published"]
 
 
 def test_other_errors_stay_as_they_are(tmp_path):
-    with pytest.raises(ValueError, match="wrong") as caught, reservation_in(tmp_path).noted():
+    with pytest.raises(ValueError, match="wrong") as caught, reservation_in(tmp_path).note_stops():
         raise ValueError("wrong")
     assert not hasattr(caught.value, "__notes__")
 

@@ -195,7 +195,7 @@ def test_a_source_under_sums_is_refused_by_name_and_with_what_it_has_spent(
         lambda: old.reserve(source, COST, release_id="new", what="x", new_source=True),
         lambda: old.cap(source, **CAP, reason="more"),
         lambda: old.account(source),
-        lambda: old.known(source),
+        lambda: old.find_account(source),
         lambda: write_statement(old, source, out=tmp_path / "s.html"),
     ):
         with pytest.raises(Refused, match=words) as refused:

@@ -47,12 +47,12 @@ def series_init(
     spec = started.spec
     cap = f'source "{spec.source}": epsilon {spec.epsilon:.4g}, delta {spec.delta:.3g} in all'
     tell(f"{cap}; " + ("set in " if started.cap_set else "as it was in ") + spec.ledger)
-    if spec.name in started.known:
+    if spec.name in started.series:
         tell(
             f'the ledger has releases of series "{spec.name}": their periods are not released again'
         )
-    elif started.known:
-        names = ", ".join(f'"{name}"' for name in started.known)
+    elif started.series:
+        names = ", ".join(f'"{name}"' for name in started.series)
         tell(
             f"note: the ledger has releases of series {names} on this source; a series of another name "
             "releases their periods again"

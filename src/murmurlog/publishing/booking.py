@@ -70,13 +70,13 @@ class Reservation:
         }
 
     @contextmanager
-    def committed(self, checksum: str) -> Iterator[None]:
+    def commit(self, checksum: str) -> Iterator[None]:
         """Books the release as published, for the block in which its bundle appears; undone if none is there."""
         if self.ledger is None:
             yield
             return
         try:
-            self._commit(self.ledger, checksum)
+            self._book_commitment(self.ledger, checksum)
             yield
         except BaseException:  # Ctrl-C too
             if not self.is_published():
@@ -84,7 +84,7 @@ class Reservation:
                     self.ledger.reopen(self.release_id)
             raise
 
-    def _commit(self, ledger: Ledger, checksum: str) -> None:
+    def _book_commitment(self, ledger: Ledger, checksum: str) -> None:
         place = ledger.seen_from(self.target)
         try:
             ledger.commit(self.release_id, bundle=place, checksum=checksum)
@@ -101,7 +101,7 @@ class Reservation:
         return False
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def explain_errors(self) -> Iterator[None]:
         """Around the writing of the bundle: its errors say what stays booked."""
         try:
             yield
@@ -115,7 +115,7 @@ class Reservation:
             ) from error
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def note_stops(self) -> Iterator[None]:
         """Around everything from the first row to the bundle: a stop gets a note of what was spent."""
         _last[:] = [self]
         try:

@@ -51,10 +51,10 @@ def init(
     target = None if out is None else Path(out)
     if target is not None:
         check_out(target, force=force)
-    with propose(source, out=target, asks=not yes, say=say, **answers) as made:
+    with propose(source, out=target, asks=not yes, say=say, **answers) as proposal:
         if not yes:
-            made = ask_owner(made, Dialog(), say=say)
-    return made if target is None else write(made, target, force=force)
+            proposal = ask_owner(proposal, Dialog(), say=say)
+    return proposal if target is None else write(proposal, target, force=force)
 
 
 @contextmanager
@@ -70,21 +70,21 @@ def propose(
 
     Raises if the ledger has several sources and none is named, unless that `asks` the owner later.
     """
-    if unknown := set(answers) - {each.name for each in fields(Answers)}:
+    if unknown := set(answers) - {field.name for field in fields(Answers)}:
         raise UsageError(f"init has no option {', '.join(sorted(unknown))}")
     if is_table(source):
-        shown, name = f"a {name_of(source)}", "searches"
+        place, name = f"a {name_of(source)}", "searches"
         title = "Search queries"
-        if isinstance(source, ArrowStream) and any(hasattr(source, each) for each in READ_ONCE):
+        if isinstance(source, ArrowStream) and any(hasattr(source, field) for field in READ_ONCE):
             raise UsageError(
-                f"{shown} can be read once: after init nothing would be left to release. Give init the "
+                f"{place} can be read once: after init nothing would be left to release. Give init the "
                 "table or the file that it comes from, or save it as Parquet first"
             )
     else:
-        shown = os.fspath(source)  # type: ignore[arg-type]
-        name = source_name(shown)
+        place = os.fspath(source)  # type: ignore[arg-type]
+        name = source_name(place)
         title = f"Search queries of {name}"
-    if shown == "-":
+    if place == "-":
         raise UsageError(
             "init reads a log more than once, and stdin can be read once: save it first"
         )
@@ -94,19 +94,19 @@ def propose(
         answers["ledger"] = (out and ledger_of(out)) or usual_ledger(folder, LEDGER)
     elif answers["ledger"] is not None:
         answers["ledger"] = Path(answers["ledger"])
-    said = Answers(**{"title": title, **answers})
-    if not said.source_name:
-        said = replace(said, source_name=propose_source(said, name))
-    if said.source_name or not asks:
-        check_source(said)
+    answered = Answers(**{"title": title, **answers})
+    if not answered.source_name:
+        answered = replace(answered, source_name=propose_source(answered, name))
+    if answered.source_name or not asks:
+        check_source(answered)
     with local_source(source, SourceOptions(), say=say) as path:
-        say(f"looking at {name_of(path.partition('::')[0]) or shown}")
-        found = inspect(path)
+        say(f"looking at {name_of(path.partition('::')[0]) or place}")
+        inspection = inspect(path)
         say("reading it as a release would")
-        trial = try_reading(found, found.settings, say=say)
+        trial = try_reading(inspection, inspection.settings, say=say)
         yield Proposal(
-            source=shown, name=name, is_table=is_table(source), inspection=found, reading=found.settings,
-            trial=trial, answers=said,
+            source=place, name=name, is_table=is_table(source), inspection=inspection, reading=inspection.settings,
+            trial=trial, answers=answered,
         )  # fmt: skip
 
 
@@ -114,5 +114,5 @@ def source_name(path: str) -> str:
     """A name for the population of users: the file's, without its endings."""
     address, _, table = path.partition("::")
     name = table if "://" in address else Path(address).resolve().name.partition(".")[0]
-    kept = "".join(c if c.isalnum() or c in "-_ " else "-" for c in name).strip("- ")
-    return kept[:60] or "searches"
+    plain = "".join(c if c.isalnum() or c in "-_ " else "-" for c in name).strip("- ")
+    return plain[:60] or "searches"

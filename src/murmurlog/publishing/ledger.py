@@ -82,18 +82,18 @@ class Ledger(LedgerFile):
                 f"{epsilon!r} and {delta!r}"
             )
         check_name(source)
-        made = _signature(by_whom, reason)
+        signature = _signature(by_whom, reason)
         with self._transaction(write=True) as db:
             name, names = known_name(db, source), read_names(db)
             if name not in names and not new_source and similar_names(name, names):
                 raise Refused(
-                    f"{self._unknown(db, name)} Nothing was changed.\n  For users that no source of this ledger "
+                    f"{self._describe_unknown(db, name)} Nothing was changed.\n  For users that no source of this ledger "
                     "is about, give --new-source."
                 )
             before = read_account(db, name)
             check_rule(before, self.path.name)
-            history = [each for each in read_cap_history(db) if each.source == name]
-            change = _change(before, history, epsilon, delta, keys_share, pure, made)
+            history = [earlier for earlier in read_cap_history(db) if earlier.source == name]
+            change = _change(before, history, epsilon, delta, keys_share, pure, signature)
             if change.raised and not reason:
                 raise UsageError(
                     f'raising the cap of source "{name}" from epsilon {before.epsilon_cap:.4g}, delta '
@@ -112,7 +112,7 @@ class Ledger(LedgerFile):
 
         Ending the requirement needs a reason.
         """
-        made = _signature(by_whom, reason)
+        signature = _signature(by_whom, reason)
         with self._transaction(write=True) as db:
             if requires_cap(db) == required:
                 return False
@@ -124,7 +124,7 @@ class Ledger(LedgerFile):
             db.execute(
                 "INSERT INTO requirement_history VALUES "
                 "(NULL, :cap_required, :changed_at, :by_whom, :os_user, :reason)",
-                {"cap_required": int(required), **made},
+                {"cap_required": int(required), **signature},
             )
         return True
 
@@ -272,12 +272,12 @@ class Ledger(LedgerFile):
         with self._transaction() as db:
             name = known_name(db, source)
             if name not in read_names(db):
-                raise UsageError(self._unknown(db, name))
+                raise UsageError(self._describe_unknown(db, name))
             account = read_account(db, name)
         check_rule(account, self.path.name)
         return account
 
-    def known(self, source: str) -> Account | None:
+    def find_account(self, source: str) -> Account | None:
         """The account of a source, if there is one; raises UsageError if it has nearly this name."""
         check_name(source)
         with self._transaction() as db:
@@ -304,7 +304,7 @@ class Ledger(LedgerFile):
             default = f"epsilon {CAP_EPSILON:g}, delta {CAP_DELTA:g}"
             accept = "" if required else f", or open it under a cap of {default}: --new-source"
             raise Refused(
-                f"{self._unknown(db, source)} Nothing was booked.\n  For users that no source "
+                f"{self._describe_unknown(db, source)} Nothing was booked.\n  For users that no source "
                 f"of this ledger is about, create it: {self._cap_command(source)}{new}{accept}"
             )
         if required and account.epsilon_cap is None:
@@ -323,8 +323,8 @@ class Ledger(LedgerFile):
                     "neighbours for every release of a source."
                 )
         if account.limits is None:
-            made = _signature(None, "the default cap")
-            change = _change(account, [], CAP_EPSILON, CAP_DELTA, None, None, made)
+            signature = _signature(None, "the default cap")
+            change = _change(account, [], CAP_EPSILON, CAP_DELTA, None, None, signature)
             account = replace(
                 account, epsilon_cap=change.epsilon, delta_cap=change.delta,
                 keys_share=change.keys_share, limits=change.limits, largest_cap=change,
@@ -333,7 +333,7 @@ class Ledger(LedgerFile):
         check_room(account, amounts)
         return account, amounts
 
-    def _unknown(self, db: sqlite3.Connection, source: str) -> str:
+    def _describe_unknown(self, db: sqlite3.Connection, source: str) -> str:
         """A sentence: there is no such source, and which one may have been meant."""
         here = self.path.name + ("" if self._file.exists() else " (there is no such file yet)")
         text = f"there is no source {source!r:.60} in {here}"
@@ -380,7 +380,7 @@ def _change(
     delta: float,
     keys_share: float | None,
     pure: float | None,
-    made: Mapping[str, str | None],
+    signature: Mapping[str, str | None],
 ) -> CapChange:
     """A change of a cap; raises unless it is allowed. Limits are computed for another cap only."""
     pure = pure_after(before, epsilon, pure)
@@ -389,8 +389,8 @@ def _change(
         source=before.name, rule=FILTER, rule_before=before.rule if before.limits else None,
         epsilon_before=before.epsilon_cap, delta_before=before.delta_cap,
         pure_before=before.limits.pure if before.limits else None, epsilon=epsilon, delta=delta,
-        keys_share=before.keys_share, **(had | {"pure": pure}), changed_at=made["changed_at"],
-        by_whom=made["by_whom"], os_user=made["os_user"], reason=made["reason"],
+        keys_share=before.keys_share, **(had | {"pure": pure}), changed_at=signature["changed_at"],
+        by_whom=signature["by_whom"], os_user=signature["os_user"], reason=signature["reason"],
     )  # fmt: skip
     if not change.changed and keys_share is None:
         return change

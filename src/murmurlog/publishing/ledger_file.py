@@ -234,8 +234,8 @@ def usual_ledger(folder: Path, name: str) -> Path:
     if not others or (folder / name).exists():
         return folder / name
     if len(others) > 1:
-        listed = ", ".join(path.name for path in others)
-        raise UsageError(f"there are several ledgers beside it, {listed}: name one with --ledger")
+        names = ", ".join(path.name for path in others)
+        raise UsageError(f"there are several ledgers beside it, {names}: name one with --ledger")
     return others[0]
 
 

@@ -99,7 +99,7 @@ def limits_after(
         pure=pure,
         distance=earlier[0].distance if earlier else None,
     )
-    if not contains(limits, earlier) and not any(contains(each, [limits]) for each in earlier):
+    if not contains(limits, earlier) and not any(contains(other, [limits]) for other in earlier):
         raise Refused(
             f'a cap of epsilon {epsilon:.6g}, delta {delta:.3g} allows source "{account.name}" more of one '
             "amount and less of another than an earlier cap: then all caps together promise less than each "
@@ -117,9 +117,9 @@ def amounts_for(
     """
     if cost.notion == "none":
         raise Refused("what has no guarantee cannot be booked")
-    known = loss or Loss(keys=cost.plain_delta, pure=(cost.epsilon,))
+    loss = loss or Loss(keys=cost.plain_delta, pure=(cost.epsilon,))
     assert account.largest_cap is not None
-    return amounts_of(known, distance=distance, limits=account.largest_cap.limits)
+    return amounts_of(loss, distance=distance, limits=account.largest_cap.limits)
 
 
 def check_room(account: Account, more: Amounts) -> None:
@@ -186,9 +186,9 @@ def in_words(
     every = zip(NAMES, some, limits, strict=True)
     # The sampler's error is a part of delta that hardly any release comes near.
     *texts, last = [
-        f"{share(its, most)} of {NAMES[name]}"
-        for name, its, most in every
-        if most and (name != "distance" or its > 0.01 * most)
+        f"{share(amount, most)} of {NAMES[name]}"
+        for name, amount, most in every
+        if most and (name != "distance" or amount > 0.01 * most)
     ]
     return f"{', '.join(texts)} and {last}" if texts else last
 

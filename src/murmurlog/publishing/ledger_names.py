@@ -29,10 +29,10 @@ def known_name(db: sqlite3.Connection, source: str) -> str:
     pairs; each account is found by its exact name.
     """
     new = unicodedata.normalize("NFC", source).strip()
-    known = read_names(db)
-    if found := next((name for name in (source, new) if name in known), None):
-        return found
-    if twin := next((name for name in known if normalise(name) == normalise(new)), None):
+    names = read_names(db)
+    if same := next((name for name in (source, new) if name in names), None):
+        return same
+    if twin := next((name for name in names if normalise(name) == normalise(new)), None):
         raise UsageError(
             f"the ledger has no source {new!r:.60}, but it has {twin!r:.60}: use that name. Names of "
             "two sources must differ in more than case, spaces and forms of letters."
@@ -59,5 +59,5 @@ def list_names(names: Sequence[str]) -> str:
 def similar_names(source: str, names: Sequence[str]) -> list[str]:
     """The names that resemble this one, the most similar first."""
     by_key = {normalise(name) or name: name for name in names if name != source}
-    found = difflib.get_close_matches(normalise(source) or source, by_key, MOST_NAMES, LIKE)
-    return [by_key[key] for key in found]
+    keys = difflib.get_close_matches(normalise(source) or source, by_key, MOST_NAMES, LIKE)
+    return [by_key[key] for key in keys]

@@ -51,8 +51,8 @@ class Entry:
     @property
     def columns(self) -> dict[str, str]:
         """The known ones of these columns, by their roles."""
-        named = {"user": self.user_column, "time": self.time_column}
-        return {role: column for role, column in named.items() if column is not None}
+        columns = {"user": self.user_column, "time": self.time_column}
+        return {role: column for role, column in columns.items() if column is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +139,10 @@ class Account:
         """Whether what is booked is within the limits; a lowered cap may be below it."""
         return self.limits is not None and fits(self.limits, [], self.booked)
 
-    def room_for(self, each: Amounts) -> int:
+    def room_for(self, cost: Amounts) -> int:
         """How many more releases that book these amounts fit."""
         assert self.limits is not None
-        every = zip(self.limits, self.booked, each, strict=True)
+        every = zip(self.limits, self.booked, cost, strict=True)
         room = [
             math.floor((most * (1 + TOLERANCE) - spent) / some)
             for most, spent, some in every
@@ -200,7 +200,7 @@ def read_cap_history(db: sqlite3.Connection) -> list[CapChange]:
     )
     names = [column[0] for column in rows.description]
     changes = [dict(zip(names, row, strict=True)) for row in rows]
-    return [CapChange(**{n: v for n, v in each.items() if n != "number"}) for each in changes]
+    return [CapChange(**{n: v for n, v in change.items() if n != "number"}) for change in changes]
 
 
 def read_entries(db: sqlite3.Connection) -> list[Entry]:
@@ -252,5 +252,5 @@ def read_requirements(db: sqlite3.Connection) -> list[RequirementChange]:
 
 
 def _amounts(row: Entry | CapChange) -> Amounts | None:
-    found = (row.mu2, row.keys, row.distance, row.pure)
-    return None if row.mu2 is None else Amounts(*(number or 0.0 for number in found))
+    amounts = (row.mu2, row.keys, row.distance, row.pure)
+    return None if row.mu2 is None else Amounts(*(number or 0.0 for number in amounts))

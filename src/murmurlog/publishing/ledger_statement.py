@@ -81,7 +81,7 @@ def as_text(contents: Contents, name: str) -> str:
     ]
     for change in contents.requirement_history:
         what = "a cap is required" if change.cap_required else "no cap is required"
-        lines.append(f"  {_when(change.changed_at)}  {what}{_by(change)}{_why(change.reason)}")
+        lines.append(f"  {_minute_of(change.changed_at)}  {what}{_by(change)}{_why(change.reason)}")
     for account in contents.accounts:
         _, entries, history = contents.of(account.name)
         lines += ["", account.name, *(f"  {n:<10}{text}" for n, text in _facts(account, entries))]
@@ -89,14 +89,15 @@ def as_text(contents: Contents, name: str) -> str:
             lines.append("  releases (times in UTC)")
             width = max(len(_pair(e.epsilon, e.delta)) for e in entries)
             lines += [
-                f"    {_when(e.reserved_at)}  {STATES[e.state]:<13}  "
+                f"    {_minute_of(e.reserved_at)}  {STATES[e.state]:<13}  "
                 f"{_pair(e.epsilon, e.delta):<{width}}  {e.release_id}  {_subject(e)}"
                 for e in entries
             ]
         if history:
             lines.append("  changes of the cap")
             lines += [
-                f"    {_when(c.changed_at)}  {_change(c)}{_by(c)}{_why(c.reason)}" for c in history
+                f"    {_minute_of(c.changed_at)}  {_change(c)}{_by(c)}{_why(c.reason)}"
+                for c in history
             ]
     return "\n".join(lines)
 
@@ -178,7 +179,7 @@ def _why(reason: str | None) -> str:
     return f": {reason}" if reason else ""
 
 
-def _when(moment: str | None) -> str:
+def _minute_of(moment: str | None) -> str:
     """A time in UTC to the minute; changes from before histories have none."""
     return "not recorded    " if moment is None else moment[:16].replace("T", " ")
 
@@ -308,8 +309,8 @@ def _change_rows(history: Sequence[CapChange]) -> list[list[str]]:
     return [
         [
             "not recorded" if change.changed_at is None else change.changed_at[:10],
-            _stacked(_with_rule(change)[1]),
-            _stacked(_with_rule(change)[0]),
+            _in_lines(_with_rule(change)[1]),
+            _in_lines(_with_rule(change)[0]),
             _who(change),
             change.reason or "-",
         ]
@@ -317,7 +318,7 @@ def _change_rows(history: Sequence[CapChange]) -> list[list[str]]:
     ]
 
 
-def _stacked(cap: str | None) -> str:
+def _in_lines(cap: str | None) -> str:
     """A cap on two or more lines of a cell."""
     return "none" if cap is None else cap.replace(", ", "\n")
 
@@ -333,9 +334,9 @@ def write_statement(book: Ledger, source: str, *, out: Path, day: str | None = N
     )
     try:
         with scratch(out.parent) as folder:
-            made = folder / "statement.html"
-            made.write_text(page, encoding="utf-8")
-            settle(made, out)
+            file = folder / "statement.html"
+            file.write_text(page, encoding="utf-8")
+            settle(file, out)
     except OSError as error:
         raise DiskError(
             f"the statement could not be written to {str(out)!r} ({error.strerror}). Free some room or "

@@ -66,8 +66,8 @@ class Answers:
     @property
     def about(self) -> dict[str, str]:
         """What the cards of a bundle say."""
-        given = {"title": self.title, "publisher": self.publisher, "license": self.license}
-        return {name: text for name, text in given.items() if text}
+        texts = {"title": self.title, "publisher": self.publisher, "license": self.license}
+        return {name: text for name, text in texts.items() if text}
 
     @property
     def whole_delta(self) -> float:
@@ -106,27 +106,29 @@ class Proposal:
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
         """The sections of murmurlog.toml."""
-        said = self.answers
+        answers = self.answers
         read = {name.replace("_", "-"): _plain(value) for name, value in self.reading.items()}
-        release: dict[str, Any] = {"epsilon": said.epsilon, "delta": said.delta}
-        if said.users is not None:
-            release["users"] = said.users
+        release: dict[str, Any] = {"epsilon": answers.epsilon, "delta": answers.delta}
+        if answers.users is not None:
+            release["users"] = answers.users
         if Path("bundle").exists():
             release["out"] = _free("bundle")
         booking: dict[str, Any] = {}
-        if said.ledger is not None:
-            booking = {"ledger": str(said.ledger), "source": said.source_name}
-        about = {"about": said.about} if said.about else {}
+        if answers.ledger is not None:
+            booking = {"ledger": str(answers.ledger), "source": answers.source_name}
+        about = {"about": answers.about} if answers.about else {}
         sections = {"release": {**release, **booking, **read, **about}}
         sections |= {name: dict(read) for name in READERS}
-        if said.ledger is not None:
-            sections["ledger"] = {"ledger": str(said.ledger)}
+        if answers.ledger is not None:
+            sections["ledger"] = {"ledger": str(answers.ledger)}
         return {name: section for name, section in sections.items() if section}
 
     @property
     def keywords(self) -> dict[str, Any]:
         """The settings of a release as `murmurlog.release` takes them."""
-        release = {name.replace("-", "_"): each for name, each in self.settings["release"].items()}
+        release = {
+            name.replace("-", "_"): value for name, value in self.settings["release"].items()
+        }
         if "source" in release:
             release["source_name"] = release.pop("source")
         return {"out": "bundle", **release}
@@ -135,23 +137,23 @@ class Proposal:
     def command(self) -> str:
         """The command that makes the first release; of an object, the call in Python."""
         if self.is_table:
-            given = "".join(f", {name}={value!r}" for name, value in self.keywords.items())
-            return f"murmurlog.release(log{given})"
+            keywords = "".join(f", {name}={value!r}" for name, value in self.keywords.items())
+            return f"murmurlog.release(log{keywords})"
         here = self.out is None or self.out == Path(TOML)
         config = "" if here else f"--config {shlex.quote(str(self.out))} "
         return f"murmurlog {config}release {shlex.quote(self.source)}"
 
     def as_json(self) -> dict[str, Any]:
         """For the owner: no value of the log, but numbers about its rows."""
-        found, trial = self.inspection, self.trial
+        inspection, trial = self.inspection, self.trial
         return {
             "source": self.source,
-            "format": found.format,
-            "encoding": found.encoding.name if found.encoding else None,
-            "delimiter": found.delimiter.character if found.delimiter else None,
+            "format": inspection.format,
+            "encoding": inspection.encoding.name if inspection.encoding else None,
+            "delimiter": inspection.delimiter.character if inspection.delimiter else None,
             "time_format": self.reading.get("time_format"),
-            "columns": {column.name: column.role for column in found.columns},
-            "doubts": list(found.doubts),
+            "columns": {column.name: column.role for column in inspection.columns},
+            "doubts": list(inspection.doubts),
             "rows": trial.rows,
             "broken": dict(trial.broken),
             "broken_share": trial.share,
@@ -226,17 +228,17 @@ def write_toml(proposal: Proposal) -> str:
                 lines.append(f"# {WHY[name]}")
             lines.append(f"{name} = {_toml(value)}")
         if section == "release":
-            lines += [f"# {line}" for line in _left_out(proposal.answers)]
+            lines += [f"# {line}" for line in _commented_lines(proposal.answers)]
         lines.append("")
     return "\n".join(lines)
 
 
-def _left_out(said: Answers) -> list[str]:
+def _commented_lines(answers: Answers) -> list[str]:
     """Settings that the owner may want, commented out."""
     lines = []
-    if said.users is None:
+    if answers.users is None:
         lines += [WHY["users"], "users = 10000"]
-    if missing := [name for name in ("title", "publisher", "license") if name not in said.about]:
+    if missing := [name for name in ("title", "publisher", "license") if name not in answers.about]:
         lines.append(f"For the cards, in about: {', '.join(missing)}.")
     return lines
 
@@ -248,7 +250,7 @@ def _one_line(text: str) -> str:
 def _toml(value: Any) -> str:
     """A value of murmurlog.toml: JSON, but for tables."""
     if isinstance(value, Mapping):
-        pairs = ", ".join(f"{_key(name)} = {_toml(each)}" for name, each in value.items())
+        pairs = ", ".join(f"{_key(name)} = {_toml(item)}" for name, item in value.items())
         return f"{{ {pairs} }}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
@@ -284,42 +286,46 @@ def check_out(out: Path, *, force: bool) -> None:
         )
 
 
-def sources_in(said: Answers) -> list[str]:
+def sources_in(answers: Answers) -> list[str]:
     """The name of every source of the ledger; raises if the ledger is unusable."""
-    return [] if said.ledger is None else [each.name for each in Ledger(said.ledger).accounts()]
+    return (
+        []
+        if answers.ledger is None
+        else [account.name for account in Ledger(answers.ledger).accounts()]
+    )
 
 
-def account_of(said: Answers) -> Account | None:
+def account_of(answers: Answers) -> Account | None:
     """The account of the source in the ledger, if there is one; raises if the ledger is unusable."""
-    if said.ledger is None or not said.source_name:
+    if answers.ledger is None or not answers.source_name:
         return None
-    return Ledger(said.ledger).known(said.source_name)
+    return Ledger(answers.ledger).find_account(answers.source_name)
 
 
-def propose_source(said: Answers, name: str) -> str:
+def propose_source(answers: Answers, name: str) -> str:
     """The source to propose: the one that the ledger has, so that its users get no second budget.
 
     Of a ledger without sources, or if the users are new, the name; of several sources none: empty.
     """
-    names = sources_in(said)
-    if not names or said.new_source:
-        return said.source_name or name
-    if account := account_of(said):
+    names = sources_in(answers)
+    if not names or answers.new_source:
+        return answers.source_name or name
+    if account := account_of(answers):
         return account.name
     return names[0] if len(names) == 1 else ""
 
 
-def check_source(said: Answers) -> None:
+def check_source(answers: Answers) -> None:
     """Refuses another source in a ledger that has some, unless the owner says that its users are others."""
-    account = account_of(said)  # raises for a name that is nearly a known one
-    if said.ledger is None or said.new_source or account is not None:
+    account = account_of(answers)  # raises for a name that is nearly a known one
+    if answers.ledger is None or answers.new_source or account is not None:
         return
-    names = sources_in(said)
-    if said.source_name:
-        check_new(said.source_name, names, ledger=said.ledger.name)
+    names = sources_in(answers)
+    if answers.source_name:
+        check_new(answers.source_name, names, ledger=answers.ledger.name)
     else:
         raise UsageError(
-            f"{said.ledger.name} has {len(names)} sources: {list_names(names)}. Name the one that these users are "
+            f"{answers.ledger.name} has {len(names)} sources: {list_names(names)}. Name the one that these users are "
             "in with --source; if they are in\n  none of them, give --new-source."
         )
 
@@ -332,16 +338,16 @@ def write(proposal: Proposal, out: Path, *, force: bool = False) -> Proposal:
     check_out(out, force=force)
     if proposal.trial.failure:
         raise InputError(proposal.trial.failure)
-    said, made = proposal.answers, replace(proposal, out=out)
-    check_source(said)
-    account = account_of(said)
+    answers, written = proposal.answers, replace(proposal, out=out)
+    check_source(answers)
+    account = account_of(answers)
     with scratch(out.parent) as folder:
         new = folder / out.name
-        new.write_text(made.toml(), encoding="utf-8")
-        if said.ledger is not None and (account is None or account.epsilon_cap is None):
-            Ledger(said.ledger).cap(
-                said.source_name, epsilon=said.cap_epsilon, delta=said.whole_delta,
-                new_source=said.new_source,
+        new.write_text(written.toml(), encoding="utf-8")
+        if answers.ledger is not None and (account is None or account.epsilon_cap is None):
+            Ledger(answers.ledger).cap(
+                answers.source_name, epsilon=answers.cap_epsilon, delta=answers.whole_delta,
+                new_source=answers.new_source,
             )  # fmt: skip
         settle(new, out)
-    return made
+    return written

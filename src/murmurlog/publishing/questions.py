@@ -84,81 +84,86 @@ class Dialog:
 
 
 def ask_owner(
-    made: Proposal, dialog: Dialog, *, say: Callable[[str], None] = lambda _: None
+    proposal: Proposal, dialog: Dialog, *, say: Callable[[str], None] = lambda _: None
 ) -> Proposal:
     """The proposal as the owner wants it."""
-    made = _settle(made, dialog, say)
-    dialog.show(made)
+    proposal = _resolve_doubts(proposal, dialog, say)
+    dialog.show(proposal)
     while not dialog.agree("Read the log this way?"):
-        made = _change(made, dialog, say)
-        dialog.show(made)
+        proposal = _change(proposal, dialog, say)
+        dialog.show(proposal)
     dialog.tell("What follows the rows do not say. Enter takes the proposal; - leaves it out.")
-    return replace(made, answers=_ask_answers(made.answers, made.name, dialog))
+    return replace(proposal, answers=_ask_answers(proposal.answers, proposal.name, dialog))
 
 
-def _settle(made: Proposal, dialog: Dialog, say: Callable[[str], None]) -> Proposal:
+def _resolve_doubts(proposal: Proposal, dialog: Dialog, say: Callable[[str], None]) -> Proposal:
     """The proposal without doubts about what the rows leave open."""
-    encoding = made.inspection.encoding
+    encoding = proposal.inspection.encoding
     if encoding and encoding.others:
         name = dialog.choose("Encoding", (encoding.name, *encoding.others))
-        made = _again(made, say, encoding=name)
-    time = made.inspection.time
+        proposal = _inspect_again(proposal, say, encoding=name)
+    time = proposal.inspection.time
     if time and time.others:
         dialog.tell("The times can be read in more than one way:")
         # The standard format is read where none is given.
         names = {form or "ISO 8601 or Unix time": form for form in (time.format, *time.others)}
         chosen = names[dialog.choose("Format of times", tuple(names))]
-        made = _reading(made, say, time_format=chosen or None)
-    return made
+        proposal = _read_again(proposal, say, time_format=chosen or None)
+    return proposal
 
 
-def _again(made: Proposal, say: Callable[[str], None], **given: str) -> Proposal:
+def _inspect_again(proposal: Proposal, say: Callable[[str], None], **changes: str) -> Proposal:
     """The proposal after another look at the log, with what the owner says."""
-    found = inspect(made.inspection.source, **given)
+    inspection = inspect(proposal.inspection.source, **changes)
     return replace(
-        made,
-        inspection=found,
-        reading=found.settings,
-        trial=try_reading(found, found.settings, say=say),
+        proposal,
+        inspection=inspection,
+        reading=inspection.settings,
+        trial=try_reading(inspection, inspection.settings, say=say),
     )
 
 
-def _reading(made: Proposal, say: Callable[[str], None], **changed: Any) -> Proposal:
+def _read_again(proposal: Proposal, say: Callable[[str], None], **changed: Any) -> Proposal:
     """The proposal with other options of the reader; None takes one out."""
-    merged = {**made.reading, **changed}
+    merged = {**proposal.reading, **changed}
     reading = {name: value for name, value in merged.items() if value is not None}
-    return replace(made, reading=reading, trial=try_reading(made.inspection, reading, say=say))
+    return replace(
+        proposal, reading=reading, trial=try_reading(proposal.inspection, reading, say=say)
+    )
 
 
-def _change(made: Proposal, dialog: Dialog, say: Callable[[str], None]) -> Proposal:
+def _change(proposal: Proposal, dialog: Dialog, say: Callable[[str], None]) -> Proposal:
     """The proposal with each of the reader's options as the owner answers."""
-    found = made.inspection
-    given = {}
-    if found.encoding:
-        given["encoding"] = dialog.value("Encoding", found.encoding.name, check_encoding)
-    if found.delimiter:
-        given["delimiter"] = dialog.value("Delimiter", found.delimiter.name, check_delimiter)
-    before = (found.encoding and found.encoding.name, found.delimiter and found.delimiter.character)
-    if given and (given.get("encoding"), given.get("delimiter")) != before:
-        made = _again(made, say, **given)
+    inspection = proposal.inspection
+    changes = {}
+    if inspection.encoding:
+        changes["encoding"] = dialog.value("Encoding", inspection.encoding.name, check_encoding)
+    if inspection.delimiter:
+        changes["delimiter"] = dialog.value("Delimiter", inspection.delimiter.name, check_delimiter)
+    before = (
+        inspection.encoding and inspection.encoding.name,
+        inspection.delimiter and inspection.delimiter.character,
+    )
+    if changes and (changes.get("encoding"), changes.get("delimiter")) != before:
+        proposal = _inspect_again(proposal, say, **changes)
     roles = {}
     for role in ROLES:
-        roles[role] = _ask_column(made, role, dialog)
+        roles[role] = _ask_column(proposal, role, dialog)
     changed: dict[str, Any] = {"columns": roles}
-    if roles["url"] != made.inspection.roles.get("url"):  # of another column nothing is known
+    if roles["url"] != proposal.inspection.roles.get("url"):  # of another column nothing is known
         changed["url"] = None
     if roles["time"] != NONE:
-        current = made.reading.get("time_format") or "ISO"
+        current = proposal.reading.get("time_format") or "ISO"
 
         def read(text: str) -> str | None:
             return None if text.lower() == "iso" else check_time_format(text)
 
         changed["time_format"] = dialog.value("Format of times (ISO or strptime)", current, read)
-    return _reading(made, say, **changed)
+    return _read_again(proposal, say, **changed)
 
 
-def _ask_column(made: Proposal, role: str, dialog: Dialog) -> str:
-    names = [column.name for column in made.columns]
+def _ask_column(proposal: Proposal, role: str, dialog: Dialog) -> str:
+    names = [column.name for column in proposal.columns]
     required = role in ("user", "query")
 
     def read(text: str) -> str:
@@ -166,49 +171,53 @@ def _ask_column(made: Proposal, role: str, dialog: Dialog) -> str:
             return text
         raise UsageError(f"columns are {', '.join(names)}" + ("" if required else "; or none"))
 
-    default = made.reading.get("columns", made.inspection.roles).get(role, NONE)
+    default = proposal.reading.get("columns", proposal.inspection.roles).get(role, NONE)
     return str(dialog.value(f"Column of the {role}", default, read))
 
 
-def _ask_answers(said: Answers, source_name: str, dialog: Dialog) -> Answers:
+def _ask_answers(answers: Answers, source_name: str, dialog: Dialog) -> Answers:
     """What the rows do not say, as the owner answers."""
     for name, question in {
         "title": "Title",
         "publisher": "Publisher",
         "license": "Licence (such as CC-BY-4.0)",
     }.items():
-        said = _ask(said, dialog, name, question, getattr(said, name) or "-", _text)
+        answers = _ask(answers, dialog, name, question, getattr(answers, name) or "-", _text)
     dialog.tell("A number of users only if it is public already: never count your log for it.")
-    users = "-" if said.users is None else str(said.users)
-    said = _ask(said, dialog, "users", "Publicly known number of users, at most", users, _number)
-    said = _ask(
-        said, dialog, "epsilon", "Epsilon of each release", f"{said.epsilon:g}", read_number
+    users = "-" if answers.users is None else str(answers.users)
+    answers = _ask(
+        answers, dialog, "users", "Publicly known number of users, at most", users, _number
     )
-    said = _ask(said, dialog, "ledger", "Ledger file", str(said.ledger or "-"), _path)
-    if said.ledger is None:
-        return said
-    said = _ask_source(said, propose_source(said, source_name), dialog)
-    if (account := account_of(said)) and account.epsilon_cap is not None:
-        dialog.tell(f"The ledger has a cap for {said.source_name}, which stays as it is.")
-        return said
-    caps = f"{said.cap_epsilon:g}"
-    said = _ask(said, dialog, "cap_epsilon", "Cap: epsilon of all releases", caps, read_number)
+    answers = _ask(
+        answers, dialog, "epsilon", "Epsilon of each release", f"{answers.epsilon:g}", read_number
+    )
+    answers = _ask(answers, dialog, "ledger", "Ledger file", str(answers.ledger or "-"), _path)
+    if answers.ledger is None:
+        return answers
+    answers = _ask_source(answers, propose_source(answers, source_name), dialog)
+    if (account := account_of(answers)) and account.epsilon_cap is not None:
+        dialog.tell(f"The ledger has a cap for {answers.source_name}, which stays as it is.")
+        return answers
+    caps = f"{answers.cap_epsilon:g}"
+    answers = _ask(
+        answers, dialog, "cap_epsilon", "Cap: epsilon of all releases", caps, read_number
+    )
     return _ask(
-        said,
+        answers,
         dialog,
         "cap_delta",
         "Cap: delta of all releases",
-        f"{said.whole_delta:g}",
+        f"{answers.whole_delta:g}",
         read_number,
     )
 
 
-def _ask_source(said: Answers, proposal: str, dialog: Dialog) -> Answers:
+def _ask_source(answers: Answers, proposal: str, dialog: Dialog) -> Answers:
     """The answers with the source: one that the ledger has, or a new one whose name the owner types."""
-    names = sources_in(said)
+    names = sources_in(answers)
     if names:
         dialog.tell(
-            f"{said.ledger} has a budget for each of these sources. Another name opens one more: only for users "
+            f"{answers.ledger} has a budget for each of these sources. Another name opens one more: only for users "
             "that are in none of them."
         )
     for number, name in enumerate(names, 1):
@@ -219,19 +228,19 @@ def _ask_source(said: Answers, proposal: str, dialog: Dialog) -> Answers:
             text = names[int(text) - 1]
         if not text:
             raise UsageError(f"answer with a number from 1 to {len(names)}, or with a name")
-        named = replace(said, source_name=text)
-        account = account_of(named)
+        chosen = replace(answers, source_name=text)
+        account = account_of(chosen)
         if account is not None:
-            return replace(named, source_name=account.name, new_source=False)
-        return replace(named, new_source=bool(names))
+            return replace(chosen, source_name=account.name, new_source=False)
+        return replace(chosen, new_source=bool(names))
 
     question = "Name of the source (the population of users)"
-    answers: Answers = dialog.value(question, proposal, read)
-    return answers
+    with_source: Answers = dialog.value(question, proposal, read)
+    return with_source
 
 
 def _ask(
-    said: Answers,
+    answers: Answers,
     dialog: Dialog,
     name: str,
     question: str,
@@ -243,12 +252,13 @@ def _ask(
     def fit(text: str) -> Answers:
         changed = {name: read(text)}
         if name == "epsilon":  # the cap is asked for later
-            changed["cap_epsilon"] = max(said.cap_epsilon, LEAST_CAP * changed[name])
-        answers = replace(said, **changed)
-        account_of(answers)
-        return answers
+            changed["cap_epsilon"] = max(answers.cap_epsilon, LEAST_CAP * changed[name])
+        extended = replace(answers, **changed)
+        account_of(extended)
+        return extended
 
-    return dialog.value(question, default, fit)  # type: ignore[no-any-return]
+    extended: Answers = dialog.value(question, default, fit)
+    return extended
 
 
 def _text(text: str) -> str | None:

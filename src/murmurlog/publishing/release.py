@@ -157,7 +157,7 @@ def carry_out(
         check_noise(entropy, reservation.ledger)
         if request.dry_run:
             return prepared.outcome()
-        with reservation.noted():
+        with reservation.note_stops():
             with request.running.connect() as engine:
                 # 2. Read and count; wrong parameters and a full disk show here at the latest.
                 log = _read(prepared, engine, entropy, say)
@@ -174,9 +174,9 @@ def carry_out(
             # 5. Write. The booking is committed before the bundle appears.
             say("writing the bundle")
             with (
-                reservation.explained(),
+                reservation.explain_errors(),
                 stage(prepared.target, tables=released.tables, certificate=certificate) as bundle,
-                reservation.committed(bundle.checksum),
+                reservation.commit(bundle.checksum),
             ):
                 bundle.put_in_place()
         return prepared.outcome(

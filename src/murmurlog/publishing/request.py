@@ -39,8 +39,8 @@ def mechanism_of(text: str) -> str | dict[str, str]:
     if not re.match(rf"\s*({tables})\s*=", text):
         return text
     parts = re.split(rf",\s*(?=(?:{tables})\s*=)", text)  # a mechanism's text has commas, too
-    found = (part.partition("=") for part in parts)
-    return {table.strip(): name.strip() for table, _, name in found}
+    pairs = (part.partition("=") for part in parts)
+    return {table.strip(): name.strip() for table, _, name in pairs}
 
 
 def read_by(text: str) -> tuple[str, list[str]]:
@@ -182,8 +182,8 @@ class Content(Choice):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = self.after or ()
-        several = (given,) if isinstance(given, str | Path) else tuple(given)  # in Python, also one
+        after = self.after or ()
+        several = (after,) if isinstance(after, str | Path) else tuple(after)  # in Python, also one
         object.__setattr__(self, "after", several)
 
 
@@ -266,9 +266,9 @@ class ReleaseRequest:
     ) -> "ReleaseRequest":
         """The request of these keywords: those of the groups above, others are the mechanisms'."""
         groups = (Budget, Content, ReadOptions, Booking, Running, Statements)
-        given, options = split_keywords(keywords, *groups)
+        by_group, options = split_keywords(keywords, *groups)
         budget, content, read, booking, running, statements = (
-            group(**its) for group, its in zip(groups, given, strict=True)
+            group(**own) for group, own in zip(groups, by_group, strict=True)
         )
         return cls(
             source=source, out=out, budget=budget, content=content, read=read, booking=booking,

@@ -66,7 +66,7 @@ class Status:
     clock_behind: str | None  # the time of the last booking, if that is in the future
 
     def of(self, *states: str) -> list[PeriodState]:
-        return [each for each in self.periods if each.state in states]
+        return [period for period in self.periods if period.state in states]
 
     @property
     def left(self) -> str:
@@ -85,7 +85,7 @@ class Status:
             "source": self.spec.source,
             "ledger": self.spec.ledger,
             "running": self.running,
-            "periods": [each.as_json() for each in self.periods],
+            "periods": [period.as_json() for period in self.periods],
             "left": self.left,
             "releases_like_the_last": self.releases_left,
         }
@@ -104,7 +104,7 @@ class Run:
     def as_json(self) -> dict[str, Any]:
         return {
             "busy": self.busy,
-            "released": {period: each.as_json() for period, each in self.released.items()},
+            "released": {period: outcome.as_json() for period, outcome in self.released.items()},
             "finished": list(self.finished),
             "lost": list(self.lost),
             "waiting": self.waiting and self.waiting.as_json(),
@@ -210,7 +210,7 @@ def _state_of(opened: _Opened, period: Period, entry: Entry | None) -> PeriodSta
     if place is None or not _is_of(place, entry):
         state = LOST if entry.state == LOST else PUBLISHED if entry.placed_at else INTERRUPTED
         return PeriodState(period=period, state=state, release_id=entry.release_id)
-    rows = {name: each.rows for name, each in read_certificate(place).tables.items()}
+    rows = {name: claim.rows for name, claim in read_certificate(place).tables.items()}
     return PeriodState(
         period=period, state=PUBLISHED, release_id=entry.release_id, bundle=os.path.relpath(place),
         rows=rows,
@@ -319,7 +319,7 @@ def _earlier(opened: _Opened, say: Callable[[str], None]) -> list[Path]:
 
     A bundle has the keys of those that it was made after, so the last one is usually enough.
     """
-    found, covered = list[Path](), set[str]()
+    places, covered = list[Path](), set[str]()
     for entry in reversed(opened.entries()):
         place = opened.place(entry)
         if place is None or entry.placed_at is None or entry.release_id in covered:
@@ -330,11 +330,11 @@ def _earlier(opened: _Opened, say: Callable[[str], None]) -> list[Path]:
                 "are selected anew"
             )
             continue
-        found.append(place)
+        places.append(place)
         certificate = read_certificate(place)
         if set(opened.spec.tables) <= set(certificate.tables) and certificate.after:
             covered |= set(certificate.after["releases"])
-    return found
+    return places
 
 
 @contextmanager
@@ -347,15 +347,15 @@ def _source(spec: Spec, period: Period) -> Iterator[str]:
     with scratch() as folder:
         logs = folder / "logs"
         logs.mkdir()
-        for each in window:
-            files = _logs(spec, each)
+        for member in window:
+            files = _logs(spec, member)
             if not files:
                 raise InputError(
                     f"select = {spec.select!r} reads the logs from {window[0]} on, and there is no "
-                    f"{each.fill(spec.logs)!r}: bring it back, or select from fewer periods"
+                    f"{member.fill(spec.logs)!r}: bring it back, or select from fewer periods"
                 )
             for number, file in enumerate(files):
-                (logs / f"{each}-{number}-{file.name}").symlink_to(file.absolute())
+                (logs / f"{member}-{number}-{file.name}").symlink_to(file.absolute())
         yield str(logs)
 
 
@@ -451,7 +451,7 @@ def _lock(opened: _Opened) -> Iterator[bool]:
             f"the lock {path.name} beside the ledger cannot be opened ({error.strerror}), so nothing is booked"
         ) from None
     try:
-        yield _held(handle, fcntl.LOCK_EX)
+        yield _try_lock(handle, fcntl.LOCK_EX)
     finally:
         os.close(handle)
 
@@ -463,12 +463,12 @@ def _is_locked(opened: _Opened) -> bool:
     except OSError:  # there was no run yet
         return False
     try:
-        return not _held(handle, fcntl.LOCK_SH)
+        return not _try_lock(handle, fcntl.LOCK_SH)
     finally:
         os.close(handle)
 
 
-def _held(handle: int, lock: int) -> bool:
+def _try_lock(handle: int, lock: int) -> bool:
     """Whether the lock could be had."""
     try:
         fcntl.flock(handle, lock | fcntl.LOCK_NB)

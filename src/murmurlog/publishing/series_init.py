@@ -24,12 +24,12 @@ class Started:
 
     spec: Spec
     cap_set: bool  # whether the ledger had no cap for the source
-    known: tuple[str, ...]  # series of the source that the ledger has already
+    series: tuple[str, ...]  # series of the source that the ledger has already
 
 
 def init_series(
     path: Path,
-    said: SeriesOptions,
+    options: SeriesOptions,
     *,
     new_source: bool = False,
     reason: str | None = None,
@@ -40,20 +40,20 @@ def init_series(
     A ledger that has sources gets another one only if `new_source` says that it is about other users.
     """
     check_spec_target(path)
-    if said.ledger is None:
-        said = replace(said, ledger=usual_ledger(path.parent, LEDGER).name)
-    spec = spec_of(said)
+    if options.ledger is None:
+        options = replace(options, ledger=usual_ledger(path.parent, LEDGER).name)
+    spec = spec_of(options)
     with chdir(path.parent):
-        book = Ledger(spec.ledger)
-        account = book.known(spec.source)
+        ledger = Ledger(spec.ledger)
+        account = ledger.find_account(spec.source)
         if account is None and not new_source:
-            names = [each.name for each in book.accounts()]
-            check_new(spec.source, names, ledger=book.path.name)
+            names = [other.name for other in ledger.accounts()]
+            check_new(spec.source, names, ledger=ledger.path.name)
         has_cap = account is not None and account.epsilon_cap is not None
         if account is not None and has_cap:
             cap = account.epsilon_cap, account.delta_cap
-            asked = said.epsilon or cap[0], said.delta or cap[1]
-            if asked != cap:
+            requested = options.epsilon or cap[0], options.delta or cap[1]
+            if requested != cap:
                 raise UsageError(
                     f'source "{spec.source}" has a cap of epsilon {cap[0]:.6g}, delta {cap[1]:.3g}: leave --epsilon '
                     "and --delta out, or change it with murmurlog ledger cap"
@@ -61,9 +61,9 @@ def init_series(
             assert cap[0] is not None
             assert cap[1] is not None
             spec = replace(spec, epsilon=cap[0], delta=cap[1])
-        elif said.epsilon is None or said.delta is None:
+        elif options.epsilon is None or options.delta is None:
             raise UsageError(
-                f'source "{spec.source}" has no cap in {book.path.name}: give --epsilon and --delta for all releases '
+                f'source "{spec.source}" has no cap in {ledger.path.name}: give --epsilon and --delta for all releases '
                 "together, and --reason"
             )
         elif not reason:
@@ -71,11 +71,11 @@ def init_series(
                 f'init sets the cap of source "{spec.source}", and the ledger keeps why: give --reason'
             )
         else:
-            book.cap(
-                spec.source, epsilon=said.epsilon, delta=said.delta, reason=reason, by_whom=by_whom,
+            ledger.cap(
+                spec.source, epsilon=options.epsilon, delta=options.delta, reason=reason, by_whom=by_whom,
                 pure=0.0,  # a series has Gaussian noise only, and wants all of the cap for it
                 new_source=new_source,
             )  # fmt: skip
-        series = [entry.series for entry in book.entries(spec.source) if entry.series]
+        series = [entry.series for entry in ledger.entries(spec.source) if entry.series]
     write_spec(spec, path)
-    return Started(spec=spec, cap_set=not has_cap, known=tuple(dict.fromkeys(series)))
+    return Started(spec=spec, cap_set=not has_cap, series=tuple(dict.fromkeys(series)))

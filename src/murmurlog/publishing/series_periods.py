@@ -23,8 +23,8 @@ class Period:
     def parse(cls, text: str, kind: str) -> "Period":
         """The period of a text such as 2026-01, 2026-W05 or 2026-01-31."""
         try:
-            found = datetime.strptime(text + "-1" * (kind == "week"), _day_form(kind)).date()
-            period = cls.at(found, kind)
+            day = datetime.strptime(text + "-1" * (kind == "week"), _day_form(kind)).date()
+            period = cls.at(day, kind)
         except (ValueError, OverflowError):
             period = None
         if period is None or str(period) != text or not date(1000, 1, 1) <= period.start < LATEST:
@@ -64,7 +64,7 @@ class Period:
     def fill(self, pattern: str) -> str:
         """The pattern with this period in the place of {period} and of fields such as %Y-%m."""
         whole = pattern.replace("{period}", str(self))
-        return re.sub(r"%(.)", lambda found: self.start.strftime(found[0]), whole)
+        return re.sub(r"%(.)", lambda match: self.start.strftime(match[0]), whole)
 
 
 def _day_form(kind: str) -> str:

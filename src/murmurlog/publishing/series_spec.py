@@ -182,7 +182,7 @@ class Spec:
                 raise UsageError(f"{key} {pattern!r:.80} must be a path on this machine")
             if not pattern or "\0" in pattern:
                 raise UsageError(f"{key} is no path: write a pattern such as data/{{period}}")
-            texts = [each.fill(pattern) for each in islice(self.periods(), LOOKED_AT)]
+            texts = [period.fill(pattern) for period in islice(self.periods(), LOOKED_AT)]
             if len(set(texts)) < len(texts):
                 raise UsageError(
                     f"{key} {pattern!r:.80} names one path for several periods: write {{period}}, or all of "
@@ -199,7 +199,7 @@ class Spec:
 
     def window(self, period: Period) -> list[Period]:
         """The periods from which keys of a release are selected, the last one its own."""
-        before = list(takewhile(lambda each: each < period, self.periods()))
+        before = list(takewhile(lambda earlier: earlier < period, self.periods()))
         if isinstance(self.select, int):
             before = before[max(0, len(before) - self.select + 1) :]
         return [*(before if self.select != OWN else ()), period]
@@ -224,15 +224,15 @@ def read_spec(path: Path) -> Spec:
         more = stated.pop("release", {})
         if not isinstance(more, dict):
             raise UsageError("release is a table of settings: write [release]")
-        known = {option.flag[2:]: option for option in options_of(SeriesOptions)}
+        options = {option.flag[2:]: option for option in options_of(SeriesOptions)}
         for key in stated:
-            if key not in known:
-                raise UsageError(f"there is no key {key!r:.60}.{did_you_mean(key, known)}")
-        given = {known[key].name: _value(known[key], value) for key, value in stated.items()}
+            if key not in options:
+                raise UsageError(f"there is no key {key!r:.60}.{did_you_mean(key, options)}")
+        values = {options[key].name: _value(options[key], value) for key, value in stated.items()}
         for key in ("first", "epsilon", "delta"):
-            if key not in given:
+            if key not in values:
                 raise UsageError(f"{key} is missing")
-        return replace(spec_of(SeriesOptions(**given)), release=release_keywords(more))
+        return replace(spec_of(SeriesOptions(**values)), release=release_keywords(more))
     except UsageError as error:
         raise UsageError(f"{path.name}: {error}") from None
 
@@ -242,17 +242,17 @@ def release_keywords(stated: Mapping[str, Any]) -> dict[str, Any]:
     from murmurlog.mechanisms import declared_options  # late: --help answers at once
 
     groups = (Budget, Content, ReadOptions, Booking, Running, Statements)
-    known = {option.flag[2:]: option for group in groups for option in options_of(group)}
-    known |= {option.flag[2:]: option for option, _ in declared_options().values()}
+    options = {option.flag[2:]: option for group in groups for option in options_of(group)}
+    options |= {option.flag[2:]: option for option, _ in declared_options().values()}
     for key in stated:
         if key in SET_BY_SERIES:
             raise UsageError(f"[release] {key} is set by the series itself: leave it out")
-        if key not in known:
+        if key not in options:
             raise UsageError(
                 f"[release] has no setting {key!r:.60}; settings are named as the flags of release are."
-                f"{did_you_mean(key, known)}"
+                f"{did_you_mean(key, options)}"
             )
-    return {known[key].name: _value(known[key], value) for key, value in stated.items()}
+    return {options[key].name: _value(options[key], value) for key, value in stated.items()}
 
 
 def _value(option: Option, stated: Any) -> Any:
@@ -265,34 +265,34 @@ def _value(option: Option, stated: Any) -> Any:
         raise UsageError(f"{option.flag[2:]} takes a value, not {str(stated).lower()}")
     if isinstance(stated, dict):
         stated = [f"{name}={value}" for name, value in stated.items()]
-    texts = [str(each) for each in stated] if isinstance(stated, list) else [str(stated)]
+    texts = [str(item) for item in stated] if isinstance(stated, list) else [str(stated)]
     return option.value(texts if option.repeated else ",".join(texts))
 
 
-def spec_of(said: SeriesOptions, *, now: datetime | None = None) -> Spec:
+def spec_of(options: SeriesOptions, *, now: datetime | None = None) -> Spec:
     """The series that options describe; raises if one is wrong, or one without a default is missing."""
     from murmurlog.publishing.ledger_names import check_name
 
-    if said.period not in FORMS:
-        raise UsageError(f"period {said.period!r:.60} is unknown: use {', '.join(FORMS)}")
-    missing = [each for each in ("logs", "source_name") if not getattr(said, each)]
+    if options.period not in FORMS:
+        raise UsageError(f"period {options.period!r:.60} is unknown: use {', '.join(FORMS)}")
+    missing = [name for name in ("logs", "source_name") if not getattr(options, name)]
     if missing:
         raise UsageError(f"{'source' if missing[0] == 'source_name' else 'logs'} is missing")
-    assert said.logs is not None
-    assert said.source_name is not None
-    name = said.name or said.source_name
-    for text in (name, said.source_name):
+    assert options.logs is not None
+    assert options.source_name is not None
+    name = options.name or options.source_name
+    for text in (name, options.source_name):
         check_name(text)
-    over = Period.at((now or datetime.now(UTC)).date(), said.period).previous
+    over = Period.at((now or datetime.now(UTC)).date(), options.period).previous
     return Spec(
-        name=name, logs=said.logs,
-        first=Period.parse(said.first, said.period) if said.first else over,
-        last=Period.parse(said.last, said.period) if said.last else None,
-        skip=tuple(Period.parse(each, said.period) for each in said.skip),
-        out=said.out, ledger=said.ledger or LEDGER, source=said.source_name,
-        epsilon=said.epsilon or 0.0, delta=said.delta or 0.0,
-        releases=RELEASES[said.period] if said.releases is None else said.releases,
-        tables=tuple(said.tables), select=said.select, after=said.after,
+        name=name, logs=options.logs,
+        first=Period.parse(options.first, options.period) if options.first else over,
+        last=Period.parse(options.last, options.period) if options.last else None,
+        skip=tuple(Period.parse(text, options.period) for text in options.skip),
+        out=options.out, ledger=options.ledger or LEDGER, source=options.source_name,
+        epsilon=options.epsilon or 0.0, delta=options.delta or 0.0,
+        releases=RELEASES[options.period] if options.releases is None else options.releases,
+        tables=tuple(options.tables), select=options.select, after=options.after,
     )  # fmt: skip
 
 
@@ -339,7 +339,7 @@ def as_toml(spec: Spec) -> str:
         _line("last", str(spec.last), "the series ends with it")
         if spec.last
         else '# last = "..."  # the series ends with it',
-        _line("skip", [str(each) for each in spec.skip], "periods without a log: never released"),
+        _line("skip", [str(period) for period in spec.skip], "periods without a log: never released"),
         "",
         "# The cap of the source, for all its releases together, and how many releases share it.",
         _line("epsilon", spec.epsilon),

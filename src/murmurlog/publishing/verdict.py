@@ -64,13 +64,13 @@ class Verdict:
             if self.volume is None
             else f"share of the searches: about {100 * self.volume:.0f} %"
         )
-        found = ["; ".join(sizes), volume]
+        lines = ["; ".join(sizes), volume]
         if self.needed:
-            found.append(" ".join(merge_sentences(self.needed)))
+            lines.append(" ".join(merge_sentences(self.needed)))
         if self.basis:
-            found.append(self.basis)
+            lines.append(self.basis)
         best = [" (helps most)", *[""] * len(self.levers)]
-        return found + [f"- {lever}{mark}" for lever, mark in zip(self.levers, best, strict=False)]
+        return lines + [f"- {lever}{mark}" for lever, mark in zip(self.levers, best, strict=False)]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -82,8 +82,8 @@ class Verdict:
                 "table": self.table,
                 "from": self.basis,
                 "levers": [
-                    {"change": each.change, "rows": each.rows, "caveat": each.caveat.strip(", ")}
-                    for each in self.levers
+                    {"change": lever.change, "rows": lever.rows, "caveat": lever.caveat.strip(", ")}
+                    for lever in self.levers
                 ],
             },
         }
@@ -148,27 +148,27 @@ class _Forecast:
         changes = {}
         if others:
             many = "two tables" if others == 1 else f"{others + 1} tables"
-            changes[f"{self.table} alone instead of {many}"] = self._solved([self.table], epsilon)
+            changes[f"{self.table} alone instead of {many}"] = self._factor([self.table], epsilon)
         more = f"epsilon {epsilon * LARGER:.3g} instead of {epsilon:.3g}"
-        changes[more] = self._solved(list(self.certificate.tables), epsilon * LARGER)
+        changes[more] = self._factor(list(self.certificate.tables), epsilon * LARGER)
         changes["twice as many users"] = 1 / LARGER
-        found = [
+        levers = [
             Lever(change=change, rows=self.rows(factor))
             for change, factor in changes.items()
             if factor is not None and factor < 1
         ]
         if self.takes_pool:
             low, high = (f"{100 * (gain - 1):.0f}" for gain in POOL_GAIN)
-            found.append(
+            levers.append(
                 Lever(
                     change=f"--pool with public keys that list {100 * POOL_COVER:.0f} % of these rows",
                     rows=round(self.published * sum(POOL_GAIN) / 2),
                     caveat=f", in simulations {low} to {high} % more",
                 )
             )
-        return found
+        return levers
 
-    def _solved(self, names: list[str], epsilon: float) -> float | None:
+    def _factor(self, names: list[str], epsilon: float) -> float | None:
         """How many times as many users an item needs if only these tables are made, at this epsilon."""
         try:
             then = _level(self._plan(names, epsilon))
@@ -183,7 +183,7 @@ class _Forecast:
             raise MurmurlogError(f"{', '.join(unsolved)} is not solved for other settings")
         mechanisms.pop("left_out", None)
         g = self.certificate.guarantee
-        made, _ = plan_tables(
+        plans, _ = plan_tables(
             names,
             mechanism=mechanisms,
             epsilon=epsilon,
@@ -194,7 +194,7 @@ class _Forecast:
             neighbours=g.neighbours,
             options=_options(claims),
         )
-        return made[self.table].mechanism
+        return plans[self.table].mechanism
 
 
 def _level(mechanism: Mechanism) -> float | None:
@@ -215,9 +215,9 @@ def _shares(claims: Mapping[str, TableClaim]) -> dict[str, float] | None:
 
 def _options(claims: Mapping[str, TableClaim]) -> dict[str, Any]:
     """The options of rounds, as far as the certificate has them."""
-    made = [claim for claim in claims.values() if parse(claim.mechanism).name == "rounds"]
-    if not made:
+    rounds = [claim for claim in claims.values() if parse(claim.mechanism).name == "rounds"]
+    if not rounds:
         return {}
-    given = made[0].parameters
-    counts = {"count_share": 0.0} if made[0].count is None else {}
-    return {"rounds": len(given["thresholds"]), **counts}
+    parameters = rounds[0].parameters
+    counts = {"count_share": 0.0} if rounds[0].count is None else {}
+    return {"rounds": len(parameters["thresholds"]), **counts}

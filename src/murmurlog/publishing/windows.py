@@ -34,11 +34,11 @@ def find_windows(
     source: Source,
 ) -> Windows:
     """The windows that the owner chose; raises where they cannot be used. Reads no row."""
-    given = {"select_from": content.select_from, "count_from": content.count_from}
-    if not any(given.values()):
+    texts = {"select_from": content.select_from, "count_from": content.count_from}
+    if not any(texts.values()):
         return Windows()
     moments = {}
-    for name, text in given.items():
+    for name, text in texts.items():
         flag = "--" + name.replace("_", "-")
         moments[name] = _moment(flag, text, read, source)
         if text is not None:
@@ -50,7 +50,7 @@ def find_windows(
             "--consecutive cuts runs from the rows that keys are selected from: leave it out, or give "
             "--select-from and --count-from the same date"
         )
-    return Windows(**moments, stated={name: text or ALL for name, text in given.items()})
+    return Windows(**moments, stated={name: text or ALL for name, text in texts.items()})
 
 
 def _moment(flag: str, text: str | None, read: ReadOptions, source: Source) -> datetime | None:

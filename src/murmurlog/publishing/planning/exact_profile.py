@@ -58,21 +58,21 @@ def look(
 
 
 def _look(
-    source: str, options: ReadOptions, memory: str | None, say: Callable[[str], None]
+    path: str, options: ReadOptions, memory: str | None, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    given = (options.shape, options.columns, options.delimiter)
-    proposed = guess(source, options.format) if given == (None, None, None) else {}
+    choices = (options.shape, options.columns, options.delimiter)
+    proposed = guess(path, options.format) if choices == (None, None, None) else {}
     read_as = replace(
         options,
         columns=_pairs(proposed.get("columns")) or options.columns,
         encoding=options.encoding or proposed.get("encoding"),
         shape=options.shape or proposed.get("shape"),
     )
-    found = find(source, read_as)
+    source = find(path, read_as)
     patterns = load(Path(options.patterns) if options.patterns else None)
     with connect(memory=memory) as engine:
         log = read(
-            found,
+            source,
             engine=engine,
             url=options.url,
             keys=CHOICES[options.keys],
@@ -83,7 +83,7 @@ def _look(
             say=say,
         )
         check_broken(
-            found, rows=log.rows, broken=log.broken, screened=log.screened,
+            source, rows=log.rows, broken=log.broken, screened=log.screened,
             period=bool(options.since or options.until), max_broken=1.0, say=say,
         )  # fmt: skip
         say("screening queries")
@@ -98,8 +98,8 @@ def _look(
     return {
         "rows": log.rows,
         "users": users,
-        "shape": found.shape,
-        "columns": dict(found.columns),
+        "shape": source.shape,
+        "columns": dict(source.columns),
         "proposed": proposed,
         "broken": dict(log.broken),
         "screened": {name: n for name, n in screened.items() if n},

@@ -73,10 +73,10 @@ class Simulation:
     def forecast(self, mechanism: Mechanism, *, repeats: int = 1, seed: int = 0) -> Forecast:
         """The mean of several simulations; the same for the same seed."""
         runs = [self._run(mechanism, seed + n) for n in range(repeats)]
-        queries = [float(len(shown)) for shown, _ in runs]
+        queries = [float(len(items)) for items, _ in runs]
         pairs = max(1, self.stand_in.pairs)
-        volumes = [float(self.users[shown].sum()) / pairs for shown, _ in runs]
-        errors = [self._error(shown, counts) for shown, counts in runs if counts is not None]
+        volumes = [float(self.users[items].sum()) / pairs for items, _ in runs]
+        errors = [self._error(items, counts) for items, counts in runs if counts is not None]
         return Forecast(
             queries=mean(queries),
             volume=mean(volumes),
@@ -87,14 +87,14 @@ class Simulation:
 
     def even_odds(self, mechanism: Mechanism, *, seed: int = 0) -> int | None:
         """The least number of users at which at least half of the items were published."""
-        shown, _ = self._run(mechanism, seed)
-        there = np.zeros(self.stand_in.size, bool)
-        there[shown] = True
+        items, _ = self._run(mechanism, seed)
+        is_published = np.zeros(self.stand_in.size, bool)
+        is_published[items] = True
         order = np.argsort(-self.users, kind="stable")
         width = 21  # neighbours in popularity that are averaged
-        if len(order) < width or not there.any():
+        if len(order) < width or not is_published.any():
             return None
-        share = np.convolve(there[order], np.full(width, 1 / width), "valid")
+        share = np.convolve(is_published[order], np.full(width, 1 / width), "valid")
         below = np.flatnonzero(share < EVEN)
         at = int(below[0]) if len(below) else len(share) - 1
         return int(self.users[order[at + width // 2]])
@@ -108,8 +108,8 @@ class Simulation:
             table = mechanism.release(self._tally(mechanism.d), entropy=SeededEntropy(seed))
         else:
             raise UsageError(no_forecast(str(mechanism)))
-        shown = pc.cast(table["query"], pa.int64()).to_numpy()
-        return shown, table["users"].to_numpy() if "users" in table.column_names else None
+        items = pc.cast(table["query"], pa.int64()).to_numpy()
+        return items, table["users"].to_numpy() if "users" in table.column_names else None
 
     def _candidates_of(self, per_user: int) -> Candidates:
         bounded = self._partitions.of(self.stand_in.bounded(per_user))
@@ -132,12 +132,12 @@ class Simulation:
             unit="user", per_user=per_user,
         )  # fmt: skip
 
-    def _error(self, shown: Integers, counts: Integers) -> float:
+    def _error(self, items: Integers, counts: Integers) -> float:
         estimate = np.zeros(self.stand_in.size)
-        estimate[shown] = counts
+        estimate[items] = counts
         true = self.users[self.top]
         off = np.abs(estimate[self.top] - true) / true
-        there = np.isin(self.top, shown)
+        there = np.isin(self.top, items)
         return float(np.median(np.where(there, off, 1.0)))
 
 

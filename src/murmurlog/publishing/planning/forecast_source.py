@@ -34,10 +34,10 @@ class ForecastSource:
 
     def __post_init__(self) -> None:
         names = ("public", "like", "raw")
-        given = [f"--{name}" for name in names if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise UsageError(f"{' and '.join(given)} are two logs to forecast from: give one")
-        if not given and self.users is None:
+        flags = [f"--{name}" for name in names if getattr(self, name) is not None]
+        if len(flags) > 1:
+            raise UsageError(f"{' and '.join(flags)} are two logs to forecast from: give one")
+        if not flags and self.users is None:
             raise UsageError(
                 "a forecast needs a log that is not secret: give --users N for a generated log (--like "
                 "aol, zealous or plain), or --public FILE. --raw FILE reads your own log, and that is "

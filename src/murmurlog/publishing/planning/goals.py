@@ -126,10 +126,10 @@ def candidates(terms: Terms, goal: str | None = None) -> list[Candidate]:
 
 
 def _rounds(terms: Terms, goal: str | None) -> Iterable[Candidate]:
-    asked = terms.options
+    options = terms.options
     for d in ROUNDS_BOUNDS if terms.per_user is None else (terms.per_user,):
         usual = ROUNDS[:1] if goal == "precision" else ROUNDS
-        for rounds in (asked["rounds"],) if "rounds" in asked else usual:
+        for rounds in (options["rounds"],) if "rounds" in options else usual:
             if terms.set_only:
                 yield Candidate(
                     mechanism="rounds",
@@ -138,8 +138,8 @@ def _rounds(terms: Terms, goal: str | None) -> Iterable[Candidate]:
                 )
                 continue
             # How many items of a unit count in full follows from the release's own histogram.
-            counted = {n: asked[n] for n in ("count_per_user",) if n in asked}
-            for share in (asked["count_share"],) if "count_share" in asked else SHARES[goal]:
+            counted = {n: options[n] for n in ("count_per_user",) if n in options}
+            for share in (options["count_share"],) if "count_share" in options else SHARES[goal]:
                 split = {"rounds": rounds, "count_share": share, **counted}
                 yield Candidate(mechanism="rounds", per_user=d, options=split)
 
@@ -180,11 +180,11 @@ class Search:
                 high = middle
             else:
                 low = middle
-        found = self._final(self._forecast(best, _rounded_up(high)))
-        while not target.met(found.forecast) and found.epsilon < MOST:
-            more = _rounded_up(min(MOST, found.epsilon * (1 + FINE)))
-            found = self._forecast(found.candidate, more, repeats=FINAL_REPEATS, seed=FINAL_SEED)
-        return found
+        choice = self._final(self._forecast(best, _round_up(high)))
+        while not target.met(choice.forecast) and choice.epsilon < MOST:
+            more = _round_up(min(MOST, choice.epsilon * (1 + FINE)))
+            choice = self._forecast(choice.candidate, more, repeats=FINAL_REPEATS, seed=FINAL_SEED)
+        return choice
 
     def _coarse(self, default: Candidate, target: Target) -> tuple[float, float]:
         """Two epsilons a step apart, between which the default begins to meet the target."""
@@ -209,21 +209,21 @@ class Search:
         repeats: int | None = None,
     ) -> Choice:
         """The candidate that publishes most, or has the least error if precision is the goal."""
-        found = []
+        choices = []
         advance = measure(self._say, total=len(tried), unit="candidates")
-        for each in tried:
+        for candidate in tried:
             try:
-                found.append(self._forecast(each, epsilon, repeats=repeats))
+                choices.append(self._forecast(candidate, epsilon, repeats=repeats))
             except UsageError as error:  # no such noise can be certified at this budget
                 why = error
             advance()
-        if not found:
+        if not choices:
             raise why
         amount = (of or target or Target(name="volume", amount=0.5)).of
-        meeting = [each for each in found if target is None or target.met(each.forecast)] or found
+        meeting = [c for c in choices if target is None or target.met(c.forecast)] or choices
         if goal == "precision":
-            return min(meeting, key=lambda each: (_error(each), -amount(each.forecast)))
-        return max(meeting, key=lambda each: (amount(each.forecast), -_error(each)))
+            return min(meeting, key=lambda choice: (_error(choice), -amount(choice.forecast)))
+        return max(meeting, key=lambda choice: (amount(choice.forecast), -_error(choice)))
 
     def _final(self, choice: Choice) -> Choice:
         """The choice, simulated with more repeats."""
@@ -234,11 +234,11 @@ class Search:
     def _forecast(
         self, candidate: Candidate, epsilon: float, *, repeats: int | None = None, seed: int = 0
     ) -> Choice:
-        made = candidate.plan(epsilon, self.terms)
+        release_plan = candidate.plan(epsilon, self.terms)
         forecast = self.simulation.forecast(
-            made.mechanism, repeats=repeats or self.repeats, seed=seed
+            release_plan.mechanism, repeats=repeats or self.repeats, seed=seed
         )
-        return Choice(candidate=candidate, epsilon=epsilon, plan=made, forecast=forecast)
+        return Choice(candidate=candidate, epsilon=epsilon, plan=release_plan, forecast=forecast)
 
 
 def _step(n: int) -> float:
@@ -250,7 +250,7 @@ def _error(choice: Choice) -> float:
     return math.inf if error is None else error
 
 
-def _rounded_up(epsilon: float) -> float:
+def _round_up(epsilon: float) -> float:
     """Rounded up to three digits."""
     unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
     return round(math.ceil(epsilon / unit * (1 - 1e-12)) * unit, 12)
@@ -271,8 +271,8 @@ def sweep(
     rows = []
     for epsilon in EPSILONS:
         choice = search.best(tried, epsilon, goal=goal)
-        named = {"mechanism": terms.mechanism, "per_user": choice.candidate.per_user}
-        rows.append(named | {"epsilon": epsilon, "delta": terms.delta, **choice.forecast.as_json()})
+        row = {"mechanism": terms.mechanism, "per_user": choice.candidate.per_user}
+        rows.append(row | {"epsilon": epsilon, "delta": terms.delta, **choice.forecast.as_json()})
         advance()
     return log, rows
 

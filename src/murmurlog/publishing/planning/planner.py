@@ -32,22 +32,22 @@ def plan(
     `raw`. With `users` alone: the forecast for a generated log of so many. All keywords are named
     as the flags of `murmurlog plan` are.
     """
-    asked = {**keywords, **(options or {})}
-    asks = any(asked.get(name) is not None for name in FORECAST)
+    settings = {**keywords, **(options or {})}
+    asks = any(settings.get(name) is not None for name in FORECAST)
     forecast = target is not None or goal is not None or asks
-    if not forecast and not forecast_by_users(mechanism, asked):
-        return plan_mechanism(mechanism, **asked)
-    source = {n: asked.pop(n) for n in (*FORECAST, *SHARED) if asked.get(n) is not None}
-    epsilon = asked.pop("epsilon", None)
-    terms = {n: asked.pop(n) for n in TERMS if asked.get(n) is not None}
+    if not forecast and not forecast_by_users(mechanism, settings):
+        return plan_mechanism(mechanism, **settings)
+    source = {n: settings.pop(n) for n in (*FORECAST, *SHARED) if settings.get(n) is not None}
+    epsilon = settings.pop("epsilon", None)
+    terms = {n: settings.pop(n) for n in TERMS if settings.get(n) is not None}
     if mechanism is not None:
         terms["mechanism"] = mechanism
-    unknown = sorted(set(asked) - set(FORECAST_OPTIONS))
+    unknown = sorted(set(settings) - set(FORECAST_OPTIONS))
     if unknown:
         raise UsageError(f"a forecast does not vary {', '.join(unknown)}: leave it out")
     return plan_for_target(
         ForecastSource(**source),
-        Terms(**terms, options=asked),
+        Terms(**terms, options=settings),
         target=None if target is None else read_target(target),
         goal=goal,
         epsilon=epsilon,
@@ -55,11 +55,11 @@ def plan(
     )
 
 
-def forecast_by_users(mechanism: str | None, asked: Mapping[str, Any]) -> bool:
+def forecast_by_users(mechanism: str | None, settings: Mapping[str, Any]) -> bool:
     """Whether a number of users alone asks for a forecast: it has one, and nothing else is given."""
-    known = {"users", "epsilon", "unit", "memory", *TERMS, *FORECAST_OPTIONS}
-    given = {name for name, value in asked.items() if value is not None and value is not False}
-    return "users" in given and mechanism in FORECAST_MECHANISMS and given <= known
+    allowed = {"users", "epsilon", "unit", "memory", *TERMS, *FORECAST_OPTIONS}
+    names = {name for name, value in settings.items() if value is not None and value is not False}
+    return "users" in names and mechanism in FORECAST_MECHANISMS and names <= allowed
 
 
 def read_target(text: str) -> Target:

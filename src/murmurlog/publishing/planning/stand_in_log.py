@@ -44,8 +44,8 @@ class StandInLog:
 
     def bounded(self, per_user: int) -> "StandInLog":
         """The first items of each unit. Units and items keep their numbers."""
-        kept = self.place < per_user
-        return replace(self, unit=self.unit[kept], item=self.item[kept], place=self.place[kept])
+        few = self.place < per_user
+        return replace(self, unit=self.unit[few], item=self.item[few], place=self.place[few])
 
     def users(self) -> Integers:
         """How many units hold each item."""
@@ -60,8 +60,10 @@ class StandInLog:
             )
         chosen = np.zeros(self.units, bool)
         chosen[np.random.default_rng(seed).permutation(self.units)[:units]] = True
-        kept = chosen[self.unit]
-        return _sorted((np.cumsum(chosen) - 1)[self.unit[kept]], self.item[kept], self.place[kept])
+        rows = chosen[self.unit]
+        return _in_order(
+            (np.cumsum(chosen) - 1)[self.unit[rows]], self.item[rows], self.place[rows]
+        )
 
 
 def of_file(
@@ -87,9 +89,9 @@ def of_shape(
     if users < 1:
         raise UsageError(f"--users must be at least 1, not {users}")
     a_user = ROWS_A_USER if like == "plain" else POPULATIONS[like].rows / POPULATIONS[like].users
-    made = invent(rows=round(users * a_user), seed=seed, like=None if like == "plain" else like)
+    log = invent(rows=round(users * a_user), seed=seed, like=None if like == "plain" else like)
     with scratch() as folder:
-        write(made, folder / "invented.parquet")
+        write(log, folder / "invented.parquet")
         return _of_source(find(str(folder / "invented.parquet")), kind=kind, unit=unit)
 
 
@@ -108,7 +110,7 @@ def of_log(log: Log, *, kind: str = "query") -> StandInLog:
     bound = Bound.of(ALL, None, timed=log.has_times, entropy=SeededEntropy(0), places=True)
     work = partial(_places, find=ItemFinder(kind=kind), bound=bound)
     holdings = merge_pairs(log.partitions.results(work))
-    return _sorted(holdings.unit, holdings.item, holdings.number)
+    return _in_order(holdings.unit, holdings.item, holdings.number)
 
 
 def _places(rows: Rows, *, find: ItemFinder, bound: Bound) -> Pairs:
@@ -122,13 +124,13 @@ def _places(rows: Rows, *, find: ItemFinder, bound: Bound) -> Pairs:
     )  # fmt: skip
 
 
-def _sorted(unit: Integers, item: Integers, place: Integers) -> StandInLog:
+def _in_order(unit: Integers, item: Integers, place: Integers) -> StandInLog:
     order = np.lexsort((place, unit))
-    held, item = np.unique(item[order], return_inverse=True)
+    items, item = np.unique(item[order], return_inverse=True)
     return StandInLog(
         unit=unit[order],
         item=item.astype(np.int64),
         place=place[order],
         units=int(unit.max(initial=-1)) + 1,
-        size=len(held),
+        size=len(items),
     )
