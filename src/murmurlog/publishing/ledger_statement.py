@@ -323,14 +323,14 @@ def _in_lines(cap: str | None) -> str:
     return "none" if cap is None else cap.replace(", ", "\n")
 
 
-def write_statement(book: Ledger, source: str, *, out: Path, day: str | None = None) -> str:
+def write_statement(ledger: Ledger, source: str, *, out: Path, day: str | None = None) -> str:
     """Writes the page about a source, whole or not at all. Returns the source's name in the ledger."""
     if out.suffix != ".html":
         raise UsageError(f"--out {str(out)!r} must be an .html file")
     check_target(out)
-    name = book.account(source).name
+    name = ledger.account(source).name
     page = as_html(
-        book.contents(), name, ledger=book.path.name, day=day or f"{datetime.now(UTC):%Y-%m-%d}"
+        ledger.contents(), name, ledger=ledger.path.name, day=day or f"{datetime.now(UTC):%Y-%m-%d}"
     )
     try:
         with scratch(out.parent) as folder:

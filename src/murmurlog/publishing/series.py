@@ -116,39 +116,39 @@ class _Opened:
     """A series with its ledger."""
 
     spec: Spec
-    book: Ledger
+    ledger: Ledger
     account: Account
     same_users: bool = False  # the owner's word, for releases of this run
 
     def entries(self) -> list[Entry]:
         """The bookings of the series, oldest first."""
-        return entries_of(self.book.entries(), self.account.name, self.spec.name)
+        return entries_of(self.ledger.entries(), self.account.name, self.spec.name)
 
     def place(self, entry: Entry) -> Path | None:
         """Where the bundle of an entry was published, or was about to be."""
-        return self.book.folder / entry.bundle if entry.bundle else None
+        return self.ledger.folder / entry.bundle if entry.bundle else None
 
     def period(self, entry: Entry) -> Period:
         return Period.parse(entry.period or "", self.spec.first.kind)
 
     @property
     def lock_file(self) -> Path:
-        file = Path(os.path.realpath(self.book.path))
+        file = Path(os.path.realpath(self.ledger.path))
         key = hashlib.sha256(f"{self.account.name}\n{self.spec.name}".encode()).hexdigest()[:12]
         return file.with_name(f"{file.name}.series-{key}.lock")
 
 
 def _open(spec: Spec) -> _Opened:
     """The series with its ledger; raises unless it can be run."""
-    book = Ledger(spec.ledger, must_exist=True)
-    account = book.account(spec.source)
+    ledger = Ledger(spec.ledger, must_exist=True)
+    account = ledger.account(spec.source)
     if account.limits is None:
         raise UsageError(
             f'source "{account.name}" has no cap, which a series needs: murmurlog ledger cap NAME --epsilon ... '
             "--delta ..."
         )
-    opened = _Opened(spec=spec, book=book, account=account)
-    for other in {entry.series for entry in book.entries(spec.source) if entry.series}:
+    opened = _Opened(spec=spec, ledger=ledger, account=account)
+    for other in {entry.series for entry in ledger.entries(spec.source) if entry.series}:
         if other != spec.name and normalise(other) == normalise(spec.name):
             raise UsageError(
                 f"the ledger has no series {spec.name!r:.60}, but it has {other!r:.60}: use that name, or one that "
@@ -289,7 +289,7 @@ def _release(
             f"{error}\n  {period} is lost: its part of the cap stays spent, and the next run goes on with "
             f"{period.next}. To spend another part on it: murmurlog series run SPEC --again {period}"
         ) from error
-    opened.book.place(outcome.release_id)
+    opened.ledger.place(outcome.release_id)
     return outcome
 
 
@@ -374,7 +374,7 @@ def _recover(opened: _Opened) -> tuple[list[str], list[str]]:
 
     Only the run that holds the lock calls this.
     """
-    book = opened.book
+    ledger = opened.ledger
     entries = opened.entries()
     finished, lost = [], []
     for entry in entries:
@@ -382,11 +382,11 @@ def _recover(opened: _Opened) -> tuple[list[str], list[str]]:
             continue
         period = opened.period(entry)
         place = opened.place(entry) or opened.spec.bundle(period)
-        if _is_there(book, entry, place) or _finish(book, entry, place):
-            book.place(entry.release_id)
+        if _is_there(ledger, entry, place) or _finish(ledger, entry, place):
+            ledger.place(entry.release_id)
             finished.append(str(period))
         else:
-            book.lose(entry.release_id)
+            ledger.lose(entry.release_id)
             lost.append(str(period))
     # Only now: until here a folder that was left may hold the bundle of an entry. The folder of temporary
     # files may hold rows of a log.
@@ -396,24 +396,26 @@ def _recover(opened: _Opened) -> tuple[list[str], list[str]]:
     return finished, lost
 
 
-def _is_there(book: Ledger, entry: Entry, place: Path) -> bool:
+def _is_there(ledger: Ledger, entry: Entry, place: Path) -> bool:
     """Whether the bundle of an entry is in its place; it is then committed."""
     if not _is_of(place, entry):
         return False
     if entry.state != "committed":
         if not _is_whole(place):
             return False
-        book.commit(entry.release_id, bundle=book.seen_from(place), checksum=checksum_of(place))
+        ledger.commit(entry.release_id, bundle=ledger.seen_from(place), checksum=checksum_of(place))
     return True
 
 
-def _finish(book: Ledger, entry: Entry, place: Path) -> bool:
+def _finish(ledger: Ledger, entry: Entry, place: Path) -> bool:
     """Publishes the bundle of an entry if a run had made it completely and left it beside its place."""
     for folder in abandoned(place.parent):
         root = folder / BUNDLE
         if _is_of(root, entry) and _is_whole(root):
             bundle = StagedBundle.of(root, place, published=read_certificate(root).published)
-            book.commit(entry.release_id, bundle=book.seen_from(place), checksum=bundle.checksum)
+            ledger.commit(
+                entry.release_id, bundle=ledger.seen_from(place), checksum=bundle.checksum
+            )
             bundle.put_in_place()
             return True
     return False
