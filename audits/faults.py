@@ -58,7 +58,7 @@ ROOMS = (0.5, 0.0)  # of the memory for values: then they are in memory, or all 
 STAGES = (
     *("clean", "lines", "order_by_bits", "keep_runs", "settle", "find_and_bound", "weigh_first"),
     *("answer", "_decide_shard", "keep_alive", "weigh", "_places", "_labels", "_count_holders"),
-    *("reserve", "publish", "commit"),
+    *("reserve", "stage", "commit", "put_in_place"),
 )
 
 
