@@ -31,14 +31,15 @@ def commands():
 COMMANDS = dict(commands())
 
 
-def help_text(name, cwd):
-    return run(*name.split(), "--help", cwd=cwd, env={"COLUMNS": "100"}).stdout
+def help_text(name, cwd, flag="--help"):
+    return run(*name.split(), flag, cwd=cwd, env={"COLUMNS": "100"}).stdout
 
 
-def test_the_flags_of_release_are_grouped_by_task_and_fit_on_two_screens(tmp_path):
-    text = help_text("release", tmp_path)
+@pytest.mark.parametrize(("flag", "most"), [("--help", 0.75 * SCREENS), ("--help-all", SCREENS)])
+def test_the_flags_of_release_are_grouped_by_task_and_fit_on_screens(tmp_path, flag, most):
+    text = help_text("release", tmp_path, flag)
     lines = text.splitlines()
-    assert len(lines) <= SCREENS
+    assert len(lines) <= most
     assert max(map(len, lines)) <= 100
     headings = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert headings == [
@@ -47,9 +48,18 @@ def test_the_flags_of_release_are_grouped_by_task_and_fit_on_two_screens(tmp_pat
     ]  # fmt: skip
 
 
+def test_help_names_the_flags_that_most_releases_use_and_help_all_all_of_them(tmp_path):
+    usual, every = (help_text("release", tmp_path, flag) for flag in ("--help", "--help-all"))
+    flags = {option.opts[0] for option in COMMANDS["release"].params} - {"source"}
+    assert all(flag in usual for flag in COMMANDS["release"].usual)
+    assert all(flag in every for flag in flags)
+    assert "--help-all" in usual
+    assert "--strict" not in usual
+
+
 def test_release_names_every_flag_of_every_mechanism(tmp_path):
     owner, listed = "", dict[str, list[str]]()
-    for line in help_text("release", tmp_path).splitlines():
+    for line in help_text("release", tmp_path, "--help-all").splitlines():
         name, *flags = re.split(r"  +", line.removeprefix("  "))  # no name: the line before goes on
         owner = name or owner
         listed.setdefault(owner, []).extend(flag for each in flags for flag in each.split())

@@ -82,7 +82,7 @@ def run(tree, *arguments, code=0):
 
 
 def test_its_flag_is_in_the_help_and_works(tree):
-    assert "--lift" in run(tree, "release", "--help")
+    assert "--lift" in run(tree, "release", "--help-all")
     assert "Users that an item needs beyond" in run(tree, "help", "toy")
     low, high = (
         run(tree, "plan", "--mechanism", "toy", "--noise", "geometric", "--lift", lift)

@@ -22,7 +22,9 @@ from murmurlog.cli.completion import complete_file, complete_value
 
 WIDTH = 100
 SECTIONS = ("Options", "What to publish", "Budget", "Your log", "Mechanisms", "Where it runs")
-OUTPUT = ("--out", "--dry-run", "--json", "--picture", "--help")  # of a command with sections
+# Of a command with sections.
+OUTPUT = ("--out", "--dry-run", "--json", "--picture", "--help", "--help-all")
+ALL_FLAGS = "murmurlog.all_flags"  # whether help lists them
 # Groups of options by the task that they are for; other groups are named by their docstrings.
 TITLES = {
     "Content": "What to publish",
@@ -82,11 +84,27 @@ def with_default(text: str) -> str:
 
 
 class Command(click.Command):
-    """A command whose help lists its flags by section and ends with examples."""
+    """A command whose help lists its flags by section and ends with examples.
 
-    def __init__(self, *names: Any, examples: Sequence[str] = (), **more: Any) -> None:
+    Of a command with many flags --help lists the `usual` ones, and --help-all all of them.
+    """
+
+    def __init__(
+        self, *names: Any, examples: Sequence[str] = (), usual: Sequence[str] = (), **more: Any
+    ) -> None:
         super().__init__(*names, **more)
-        self.examples = examples
+        self.examples, self.usual = examples, usual
+        if usual:
+            self.params.append(
+                click.Option(
+                    ["--help-all"],
+                    is_flag=True,
+                    is_eager=True,
+                    expose_value=False,
+                    callback=_show_all_help,
+                    help="Show all flags and exit.",
+                )  # fmt: skip
+            )
         self.short_help = (self.help or "").partition("\n")[0]
 
     def sections(self, context: click.Context) -> dict[str, list[click.Option]]:
@@ -110,10 +128,16 @@ class Command(click.Command):
         }
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        short = bool(self.usual) and not ctx.meta.get(ALL_FLAGS)
         for name, options in self.sections(ctx).items():
+            if short:
+                options = [option for option in options if {*option.opts} & {*self.usual, *OUTPUT}]
             records = [record for option in options if (record := option.get_help_record(ctx))]
-            with formatter.section(name):
-                formatter.write_dl(records or list(_mechanism_records()), col_max=27)
+            if name == "Mechanisms":
+                records = list(_mechanism_records())[: 1 if short else None]
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records, col_max=27)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if self.examples:
@@ -128,6 +152,13 @@ class Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+
+def _show_all_help(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        context.meta[ALL_FLAGS] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
 
 
 def _mechanism_records() -> Iterator[tuple[str, str]]:

@@ -19,10 +19,25 @@ if TYPE_CHECKING:
 
 
 @command(
+    usual=[
+        *("--tables", "--mechanism", "--per-user", "--by"),
+        *(
+            "--epsilon",
+            "--delta",
+            "--unit",
+            "--of-cap",
+            "--users",
+            "--ledger",
+            "--source",
+            "--new-source",
+        ),
+        *("--columns", "--format", "--since", "--until", "--url", "--screen", "--deny"),
+        *("--memory", "--engine", "--about"),
+    ],
     examples=[
         "murmurlog release log.parquet --epsilon 1 --out first",
         "murmurlog release log.parquet --tables query --ledger budget.db --source web --out bundle",
-    ]
+    ],
 )
 @source_argument
 @option(
