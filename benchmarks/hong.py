@@ -19,7 +19,7 @@ from scipy import sparse
 
 from murmurlog.logs.invented.generate import POPULATIONS, invent
 from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
-from murmurlog.mechanisms.hong.histories import Histories, exposures, histories, preprocess, sample
+from murmurlog.mechanisms.hong.histories import Histories, exposures, preprocess, sample
 from murmurlog.mechanisms.hong.programs import budget, frequent, largest_output, size_bound
 from murmurlog.privacy.sampler import SystemEntropy
 
@@ -56,7 +56,7 @@ def clicks(users: int, seed: int) -> tuple[Histories, np.ndarray]:
         "SELECT any_value(query) AS q FROM part GROUP BY pair ORDER BY pair"
     ).fetchnumpy()["q"]
     connection.close()
-    return histories(sparse.csr_array((cells["n"], (cells["user"], cells["pair"])))), query
+    return Histories.of(sparse.csr_array((cells["n"], (cells["user"], cells["pair"])))), query
 
 
 class Clock:
@@ -101,10 +101,10 @@ def show_size(users: int, seed: int, B: float) -> None:
     )
     spe = eliminate(inner, B=B)
     ours = diverse(inner, B=B)
-    print(f"D-UMP pairs: SPE {spe.sum()}, ours {ours.kept}, bound {ours.bound} ({clock.look()})")
+    print(f"D-UMP pairs: SPE {spe.sum()}, ours {ours.size}, bound {ours.bound} ({clock.look()})")
     asked = diverse(inner, B=B, queries=query)
     print(
-        f"D-UMP queries: SPE {len(np.unique(query[spe > 0]))}, ours {asked.kept}, "
+        f"D-UMP queries: SPE {len(np.unique(query[spe > 0]))}, ours {asked.size}, "
         f"bound {asked.bound} ({clock.look()})"
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -121,15 +121,15 @@ def instances():
     for users, pairs, density in ((20, 60, 0.1), (40, 200, 0.05), (60, 100, 0.1), (30, 40, 0.4)):
         for shape in (0.2, 0.9):
             held = rng.random((users, pairs)) < density
-            given = histories(held * rng.geometric(shape, held.shape))
+            given = Histories.of(held * rng.geometric(shape, held.shape))
             yield f"random {users} x {pairs}, {density}", given, math.log(2)
     # One user has a little of everything: the worst pair of all is dropped over and over for him.
     held = np.kron(np.eye(200, dtype=int), np.ones((2, 1), int))
-    yield "200 twos and one who has all", histories(np.vstack([held, np.ones(200, int)])), 0.9
+    yield "200 twos and one who has all", Histories.of(np.vstack([held, np.ones(200, int)])), 0.9
     # Hubs: few users in many pairs.
     hubs = np.hstack([np.ones((3, 30), int), np.zeros((3, 30), int)])
     own = np.kron(np.eye(60, dtype=int), np.ones((4, 1), int))
-    yield "three hubs", histories(np.vstack([hubs, own])), math.log(2)
+    yield "three hubs", Histories.of(np.vstack([hubs, own])), math.log(2)
 
 
 def show_diversity() -> None:
@@ -141,13 +141,13 @@ def show_diversity() -> None:
         pairs = preprocess(given).histories.pairs
         spe, ours = int(eliminate(given, B=B).sum()), diverse(given, B=B)
         exact = most_diverse(given, B=B, seconds=SECONDS) if pairs <= SMALL else None
-        best = "-" if exact is None else str(exact.kept)
+        best = "-" if exact is None else str(exact.size)
         delta = -math.expm1(-B)
         print(
-            f"{name:34} {delta:6.3f} {pairs:6} {spe:6} {ours.kept:6} {best:>6} {ours.bound:6}",
+            f"{name:34} {delta:6.3f} {pairs:6} {spe:6} {ours.size:6} {best:>6} {ours.bound:6}",
             flush=True,
         )
-        if ours.kept < spe or (exact is not None and not ours.kept <= exact.kept <= ours.bound):
+        if ours.size < spe or (exact is not None and not ours.size <= exact.size <= ours.bound):
             raise SystemExit("the columns are not in order")
 
 

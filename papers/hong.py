@@ -16,7 +16,7 @@ from scipy import sparse
 
 from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms.hong.diversity import Diverse, diverse, eliminate, most_diverse
-from murmurlog.mechanisms.hong.histories import Histories, histories, preprocess
+from murmurlog.mechanisms.hong.histories import Histories, preprocess
 from murmurlog.mechanisms.hong.programs import (
     Plan,
     budget,
@@ -63,7 +63,7 @@ def clicks(table: pa.Table) -> Histories:
         (np.ones(len(clicked), np.int64), (np.asarray(users.indices), np.asarray(pairs.indices))),
         shape=(len(users.dictionary), len(pairs.dictionary)),
     )
-    return histories(counts.tocsr())
+    return Histories.of(counts.tocsr())
 
 
 def _output(rate: float, log: str) -> PaperTable:
@@ -145,7 +145,7 @@ def _diversity(kept: Histories) -> list[PaperTable]:
     for B in dict.fromkeys(B for _, B in (*by_delta, *by_epsilon)):
         best[B] = diverse(kept, B=B)
         ours[True, B] = int(eliminate(kept, B=B).sum()) / kept.pairs
-        ours[False, B] = best[B].kept / kept.pairs
+        ours[False, B] = best[B].size / kept.pairs
     made = [
         PaperTable(
             paper="hong",
@@ -173,11 +173,11 @@ def _diversity(kept: Histories) -> list[PaperTable]:
 
 def _kept(kept: Histories, where: str, B: float, best: Diverse) -> list[Cell]:
     """How many pairs three solvers keep; exactly where that is proved, or can be in a moment."""
-    exact = most_diverse(kept, B=B, seconds=20) if best.kept < best.bound <= PROVABLE else None
-    most = best.kept if best.kept == best.bound else None if exact is None else exact.kept
+    exact = most_diverse(kept, B=B, seconds=20) if best.size < best.bound <= PROVABLE else None
+    most = best.size if best.size == best.bound else None if exact is None else exact.size
     found = (
         ("SPE", int(eliminate(kept, B=B).sum()), "the paper's heuristic"),
-        ("ours", best.kept, "as good as proved" if best.kept == most else "a heuristic"),
+        ("ours", best.size, "as good as proved" if best.size == most else "a heuristic"),
         ("exact", most, "not proved" if most is None else "proved"),
     )
     return [

@@ -254,7 +254,7 @@ def table_6(log: PreparedLog) -> Measured:
     by_epsilon = [(e, _budget(e, 0.1)) for e in printed.HONG_6B_EXPONENTIALS]
     for B in dict.fromkeys(B for _, B in (*by_delta, *by_epsilon)):
         spe[B] = int(eliminate(kept, B=B).sum()) / kept.pairs
-        ours[B] = diverse(kept, B=B).kept / kept.pairs
+        ours[B] = diverse(kept, B=B).size / kept.pairs
     for part, cells, where in (
         (printed.HONG_6A, by_delta, "e^epsilon = 2, delta"),
         (printed.HONG_6B, by_epsilon, "delta = 0.1, e^epsilon"),

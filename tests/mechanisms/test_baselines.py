@@ -25,7 +25,7 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import MECHANISMS, View, parse
-from murmurlog.mechanisms.baselines.k_session import _edited as edited
+from murmurlog.mechanisms.baselines.k_session import _edit_groups
 from murmurlog.privacy.sampler import SystemEntropy
 from murmurlog.publishing.release import release
 
@@ -245,7 +245,7 @@ def test_k_session_s_greedy_needs_at_most_three_times_the_fewest_changes():
             holders.setdefault(tuple(sorted(own)), set()).add(unit)
         left = set(range(len(sessions)))
         made = 0
-        for form, units in edited(holders, k):
+        for form, units in _edit_groups(holders, k):
             made += changes([sessions[unit] for unit in units], frozenset(form))
             left -= units
         made += sum(len(sessions[unit]) for unit in left)

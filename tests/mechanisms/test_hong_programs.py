@@ -19,7 +19,7 @@ from scipy.stats import chi2
 from murmurlog.errors import UsageError
 from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
-from murmurlog.mechanisms.hong.histories import exposures, histories, preprocess, sample, spent
+from murmurlog.mechanisms.hong.histories import Histories, budget_use, exposures, preprocess, sample
 from murmurlog.mechanisms.hong.packing import SLACK, extend, packing_of
 from murmurlog.mechanisms.hong.programs import (
     budget,
@@ -28,7 +28,7 @@ from murmurlog.mechanisms.hong.programs import (
     least_breach,
     precision,
     recall,
-    rounded_down,
+    round_down,
     size_bound,
     support_distance,
 )
@@ -45,13 +45,13 @@ def vectors(family):
 
 def common_histories(n):
     """n users who have one pair once."""
-    return histories(np.ones((n, 1), int))
+    return Histories.of(np.ones((n, 1), int))
 
 
 def random_histories(rng, most=(25, 40)):
     users, pairs = (int(rng.integers(2, m)) for m in most)
     held = rng.random((users, pairs)) < rng.choice([0.05, 0.1, 0.3, 0.6])
-    return histories(held * rng.geometric(rng.choice([0.2, 0.5, 0.9]), held.shape))
+    return Histories.of(held * rng.geometric(rng.choice([0.2, 0.5, 0.9]), held.shape))
 
 
 # The exact law of what is published, by enumeration of every sequence of draws.
@@ -111,7 +111,7 @@ def test_the_size_bound_refutes_the_papers_table_3(vector):
 
 @pytest.mark.parametrize("vector", vectors("sampling_delta"))
 def test_exposures_of_the_small_log(vector):
-    assert exposures(histories(SMALL), np.array([1, 2])) == pytest.approx(vector["expected"])
+    assert exposures(Histories.of(SMALL), np.array([1, 2])) == pytest.approx(vector["expected"])
 
 
 def test_the_vectors_have_arrived():
@@ -126,7 +126,7 @@ def test_the_vectors_have_arrived():
 
 # Figure 1 of the paper.
 
-FIGURE_1 = histories(
+FIGURE_1 = Histories.of(
     # pregnancy test, book, google, diabetes medicine, car price
     [[2, 3, 15, 0, 0], [0, 0, 7, 0, 2], [0, 1, 17, 1, 5]]
 )
@@ -148,7 +148,7 @@ def test_figure_1_shows_an_output_that_exposes_everyone():
         20 * math.log(39 / 32) + 4 * math.log(7 / 5),
         3 * math.log(4 / 3) + 20 * math.log(39 / 22) + 4 * math.log(7 / 2),
     ]
-    assert spent(FIGURE_1, x) == pytest.approx(by_hand)
+    assert budget_use(FIGURE_1, x) == pytest.approx(by_hand)
     assert exposures(FIGURE_1, x).min() > 0.995
     assert exposures(FIGURE_1, x).max() > 1 - 1e-7  # the delta it would need
     assert math.exp(max(by_hand)) > 3e7  # and its e^epsilon
@@ -174,7 +174,7 @@ def test_figure_1_can_be_sampled():
 def test_given_totals_the_loss_is_the_exposure_at_every_epsilon(epsilon, user):
     x = [1, 2]
     with_user, left = law(SMALL, x), law(remove_user(SMALL, user), x)
-    exposed = exposures(histories(SMALL), np.array(x))[user]
+    exposed = exposures(Histories.of(SMALL), np.array(x))[user]
     assert float(hockey_stick(with_user, left, epsilon)) == pytest.approx(exposed, abs=1e-12)
     back = max(0.0, 1 - math.exp(epsilon) * (1 - exposed))
     assert float(hockey_stick(left, with_user, epsilon)) == pytest.approx(back, abs=1e-12)
@@ -183,7 +183,7 @@ def test_given_totals_the_loss_is_the_exposure_at_every_epsilon(epsilon, user):
 def test_the_expected_number_of_users_shown_is_the_sum_of_exposures():
     x = np.array([1, 2])
     shown = sum(p * len({who for (who, _), _ in output}) for output, p in law(SMALL, x).items())
-    assert float(shown) == pytest.approx(exposures(histories(SMALL), x).sum())
+    assert float(shown) == pytest.approx(exposures(Histories.of(SMALL), x).sum())
 
 
 # What fails: each claim of the paper with the log that refutes it.
@@ -219,8 +219,8 @@ def test_diversity_publishes_a_pair_from_one_user_on_and_not_before(n):
 
 
 def test_a_public_size_does_not_make_the_frequent_totals_private():
-    two = histories([[1, 0], [1, 0], [0, 1], [0, 1]])
-    three = histories([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]])
+    two = Histories.of([[1, 0], [1, 0], [0, 1], [0, 1]])
+    three = Histories.of([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]])
     assert frequent(two, B=LN2, support=0.1, size=2).x.tolist() == [1, 1]
     assert frequent(three, B=LN2, support=0.1, size=2).x.tolist() == [0, 1]
 
@@ -228,12 +228,12 @@ def test_a_public_size_does_not_make_the_frequent_totals_private():
 @pytest.mark.parametrize("r", [2, 10, 60])
 def test_one_user_changes_every_total_by_one_and_their_sum_by_nearly_all(r):
     twos = np.kron(np.eye(r, dtype=int), np.ones((2, 1), int))
-    before = largest_output(histories(twos), B=LN2).x
-    with_user = histories(np.vstack([twos, np.ones(r, int)]))
+    before = largest_output(Histories.of(twos), B=LN2).x
+    with_user = Histories.of(np.vstack([twos, np.ones(r, int)]))
     after = largest_output(with_user, B=LN2).x
     assert before.tolist() == [1] * r
     assert after.sum() <= 1  # the user's own constraint allows 1.7 draws in all
-    assert most_diverse(with_user, B=LN2).kept == 1
+    assert most_diverse(with_user, B=LN2).size == 1
     assert np.abs(before - after).max() <= 1
     assert np.abs(before - after).sum() >= r - 1  # so Lap(1/epsilon) costs (r - 1) epsilon
 
@@ -243,7 +243,7 @@ def repair_as_in_paper(counts, *, d=1):
     counts = sorted(counts)
 
     def total(left):
-        return int(largest_output(histories(np.array(left)[:, None]), B=LN2).x[0]) if left else 0
+        return int(largest_output(Histories.of(np.array(left)[:, None]), B=LN2).x[0]) if left else 0
 
     while True:
         here = total(counts)
@@ -266,7 +266,7 @@ def test_the_papers_preprocessing_is_unstable_against_another_neighbour(vector):
 
 def test_noisy_totals_break_the_constraints():
     r, epsilon = 100, 1.0
-    pairs = histories(np.kron(np.eye(r, dtype=int), np.ones((2, 1), int)))
+    pairs = Histories.of(np.kron(np.eye(r, dtype=int), np.ones((2, 1), int)))
     x = largest_output(pairs, B=LN2).x
     assert exposures(pairs, x).max() == pytest.approx(0.5)
     assert exposures(pairs, x + 1).min() == pytest.approx(0.75)
@@ -296,14 +296,16 @@ def test_the_largest_size_is_proportional_to_the_budget():
 
 def test_a_size_up_to_lambda_need_not_have_a_whole_solution():
     # The paper: "if |O| is specified to be no greater than lambda, the ILP should be feasible".
-    pairs, B = histories(np.kron(np.eye(3, dtype=int), np.ones((2, 1), int))), 1.9 * LN2
+    pairs, B = Histories.of(np.kron(np.eye(3, dtype=int), np.ones((2, 1), int))), 1.9 * LN2
     assert largest_output(pairs, B=B).optimum == pytest.approx(5.7)
-    assert spent(pairs, np.array([2, 0, 0])).max() > B  # so at most one draw a pair, three in all
+    assert (
+        budget_use(pairs, np.array([2, 0, 0])).max() > B
+    )  # so at most one draw a pair, three in all
     assert frequent(pairs, B=B, support=0.1, size=5).x.tolist() == [1, 1, 1]
 
 
 def test_spe_as_printed_drops_a_pair_even_if_all_fit_and_ours_does_not():
-    log = histories(np.kron(np.eye(2, dtype=int), np.ones((9, 1), int)))
+    log = Histories.of(np.kron(np.eye(2, dtype=int), np.ones((9, 1), int)))
     assert eliminate(log, B=LN2).tolist() == [1, 1]
 
 
@@ -316,7 +318,7 @@ def test_whole_totals_keep_every_constraint_and_bound(seed, B):
     log = random_histories(np.random.default_rng(seed))
     plan, filled = (largest_output(log, B=B, fill=fill) for fill in (False, True))
     for each in (plan, filled):
-        assert spent(log, each.x).max() <= B * (1 + SLACK)
+        assert budget_use(log, each.x).max() <= B * (1 + SLACK)
         assert each.x[log.holders < 2].sum() == 0
         assert each.size <= min(size_bound(log.users, B), each.optimum + 1e-6)
     assert filled.size >= plan.size
@@ -339,7 +341,7 @@ def test_frequent_totals_keep_every_constraint_and_no_choice_is_nearer(seed, par
     if size < 1:
         return
     plan = frequent(log, B=LN2, support=support, size=size)
-    assert spent(log, plan.x).max() <= LN2 * (1 + SLACK)
+    assert budget_use(log, plan.x).max() <= LN2 * (1 + SLACK)
     assert plan.size <= size
     assert plan.bound - 1e-7 <= plan.optimum <= plan.bound + 1e-6
     # The same value by the paper's own formulation, with a variable for each distance.
@@ -367,7 +369,7 @@ def optimum_as_printed(log, size, support):
 
 
 def test_a_size_above_lambda_is_refused_with_the_numbers():
-    two = histories([[1, 0], [1, 0], [0, 1], [0, 1]])
+    two = Histories.of([[1, 0], [1, 0], [0, 1], [0, 1]])
     with pytest.raises(UsageError, match=r"size 3 .* B = 0\.693147: .* lambda = 2"):
         frequent(two, B=LN2, support=0.1, size=3)
     with pytest.raises(UsageError, match="lambda = 0"):
@@ -375,14 +377,16 @@ def test_a_size_above_lambda_is_refused_with_the_numbers():
 
 
 def test_support_distance_is_the_papers_measure():
-    two = histories([[1, 0, 9], [1, 0, 0], [0, 1, 0], [0, 1, 0]])  # the 9 belong to one user
+    two = Histories.of([[1, 0, 9], [1, 0, 0], [0, 1, 0], [0, 1, 0]])  # the 9 belong to one user
     assert support_distance(two, np.array([1, 1, 0]), support=0.1) == 0
     assert support_distance(two, np.array([1, 0, 0]), support=0.1) == pytest.approx(1.0)
     assert support_distance(two, np.array([0, 0, 0]), support=0.9) == 0
 
 
 def test_recall_is_the_share_of_frequent_pairs_that_stay_frequent():
-    log = histories([[5, 3, 1, 9], [5, 3, 1, 0]])  # shares 10/18, 6/18, 2/18; the 9 are one user's
+    log = Histories.of(
+        [[5, 3, 1, 9], [5, 3, 1, 0]]
+    )  # shares 10/18, 6/18, 2/18; the 9 are one user's
     assert recall(log, np.array([1, 0, 0, 0]), support=0.1) == pytest.approx(1 / 3)
     assert recall(log, np.array([9, 9, 1, 0]), support=0.1) == pytest.approx(2 / 3)
     assert recall(log, np.array([0, 0, 0, 0]), support=0.1) == 0
@@ -390,7 +394,7 @@ def test_recall_is_the_share_of_frequent_pairs_that_stay_frequent():
 
 
 def test_precision_is_the_share_of_frequent_pairs_that_were_frequent():
-    log = histories([[5, 3, 1, 9], [5, 3, 1, 0]])  # the third is not frequent at 0.2
+    log = Histories.of([[5, 3, 1, 9], [5, 3, 1, 0]])  # the third is not frequent at 0.2
     assert precision(log, np.array([1, 0, 0, 0]), support=0.2) == 1
     assert precision(log, np.array([1, 0, 1, 0]), support=0.2) == pytest.approx(1 / 2)
     assert math.isnan(precision(log, np.array([0, 0, 0, 0]), support=0.2))
@@ -402,7 +406,7 @@ def test_the_least_breach_has_the_size_and_its_bound_is_proved():
         log = random_histories(rng, most=(20, 30))
         plan = least_breach(log, size=size)
         assert plan.size == size
-        assert spent(log, plan.x).max() == pytest.approx(plan.B)
+        assert budget_use(log, plan.x).max() == pytest.approx(plan.B)
         assert exposures(log, plan.x).max() == pytest.approx(-math.expm1(-plan.B))
         # The fractional optimum is the budget at which lambda is that size.
         assert largest_output(log, B=plan.optimum).optimum == pytest.approx(size)
@@ -449,7 +453,7 @@ def test_a_pair_that_one_draw_exposes_more_raises_the_bound_above_the_fractional
     # Two users share 50 pairs, ten others one pair; fractional totals take a little of each.
     counts = np.zeros((12, 51), int)
     counts[:2, :50], counts[2:, 50] = 1, 1
-    plan = least_breach(histories(counts), size=2)
+    plan = least_breach(Histories.of(counts), size=2)
     assert plan.x.tolist() == [0] * 50 + [2]
     assert pytest.approx(2 * math.log(10 / 9)) == plan.B
     assert plan.optimum < 0.95 * plan.bound
@@ -467,7 +471,7 @@ def test_the_least_breach_keeps_a_budget_and_says_what_it_reached():
         plan = least_breach(log, size=size, B=LN2)
         assert plan.B <= LN2 * (1 + SLACK)
         assert plan.size <= size
-    pairs, B = histories(np.kron(np.eye(3, dtype=int), np.ones((2, 1), int))), 1.9 * LN2
+    pairs, B = Histories.of(np.kron(np.eye(3, dtype=int), np.ones((2, 1), int))), 1.9 * LN2
     assert least_breach(pairs, size=5, B=B).x.tolist() == [1, 1, 1]  # no whole solution has more
     assert least_breach(pairs, size=5).size == 5
     with pytest.raises(UsageError, match=r"size 6 .* B = 1\.31698: .* lambda = 5\.7"):
@@ -503,7 +507,7 @@ def test_filling_frequent_totals_only_adds_draws_and_keeps_size_and_constraints(
     )
     assert (filled.x >= floored.x).all()
     assert filled.size <= size
-    assert spent(log, filled.x).max() <= LN2 * (1 + SLACK)
+    assert budget_use(log, filled.x).max() <= LN2 * (1 + SLACK)
     assert (filled.optimum, filled.bound) == (floored.optimum, floored.bound)
     if filled.size < size:  # nothing more fits
         nothing, held = np.zeros(log.pairs, bool), log.holders > 0
@@ -515,7 +519,7 @@ def test_filling_goes_towards_shares_then_to_other_pairs_then_above_shares():
     # A pair of 20 users (5/6 of the rows) and two of two users each, all of them strangers: within
     # B at most 16 draws of the first and one of each other, 1.2 in fractions.
     blocks = [np.ones((users, 1), int) for users in (20, 2, 2)]
-    log, B = histories(block_diag(*blocks)), 1.2 * LN2
+    log, B = Histories.of(block_diag(*blocks)), 1.2 * LN2
 
     def totals(size, fill):
         return frequent(log, B=B, support=0.5, size=size, fill=fill).x.tolist()
@@ -528,13 +532,13 @@ def test_filling_goes_towards_shares_then_to_other_pairs_then_above_shares():
 
 def test_rounding_takes_a_solvers_near_one_for_one_only_if_it_fits():
     two = common_histories(2)
-    assert rounded_down(two, np.array([1 - 1e-8]), B=LN2).tolist() == [1]
-    assert rounded_down(two, np.array([1 - 5e-7]), B=LN2 * (1 - 3e-7)).tolist() == [0]
+    assert round_down(two, np.array([1 - 1e-8]), B=LN2).tolist() == [1]
+    assert round_down(two, np.array([1 - 5e-7]), B=LN2 * (1 - 3e-7)).tolist() == [0]
 
 
 def test_rounding_shrinks_a_solution_that_is_over_budget():
-    assert rounded_down(common_histories(2), np.array([2.5]), B=LN2).tolist() == [1]
-    assert rounded_down(common_histories(2), np.array([2.5]), B=LN2 * 0.99).tolist() == [0]
+    assert round_down(common_histories(2), np.array([2.5]), B=LN2).tolist() == [1]
+    assert round_down(common_histories(2), np.array([2.5]), B=LN2 * 0.99).tolist() == [0]
 
 
 # Diversity.
@@ -546,9 +550,9 @@ def test_our_diversity_is_never_below_the_papers():
         log, B = random_histories(rng), math.log(rng.choice([1.1, 1.4, 2.0, 2.3, 4.0]))
         spe, ours = eliminate(log, B=B), diverse(log, B=B)
         for x in (spe, ours.x):
-            assert spent(log, x).max() <= B * (1 + SLACK)
+            assert budget_use(log, x).max() <= B * (1 + SLACK)
         assert set(ours.x) <= {0, 1}
-        assert spe.sum() <= ours.kept == ours.x.sum() <= ours.bound
+        assert spe.sum() <= ours.size == ours.x.sum() <= ours.bound
 
 
 def test_our_diversity_is_mostly_the_best_there_is():
@@ -557,13 +561,13 @@ def test_our_diversity_is_mostly_the_best_there_is():
     for _ in range(60):
         log, B = random_histories(rng, most=(14, 20)), math.log(rng.choice([1.4, 2.0, 4.0]))
         kept, best = diverse(log, B=B), most_diverse(log, B=B)
-        assert kept.kept <= best.kept <= kept.bound
-        assert spent(log, best.x).max() <= B * (1 + SLACK)
+        assert kept.size <= best.size <= kept.bound
+        assert budget_use(log, best.x).max() <= B * (1 + SLACK)
         spe, ours, exact = (
             a + int(b)
-            for a, b in ((spe, eliminate(log, B=B).sum()), (ours, kept.kept), (exact, best.kept))
+            for a, b in ((spe, eliminate(log, B=B).sum()), (ours, kept.size), (exact, best.size))
         )
-        as_good += kept.kept == best.kept
+        as_good += kept.size == best.size
     print(f"pairs kept: SPE {spe}, ours {ours}, the most {exact}; as good in {as_good} of 60")
     assert as_good >= 54
     assert ours > spe
@@ -574,7 +578,7 @@ def test_spe_drops_the_worst_pair_first_as_printed():
     for _ in range(100):
         log = random_histories(rng, most=(8, 10))
         x = (log.holders >= 2).astype(int)
-        while spent(log, x).max() > LN2 * (1 + SLACK):
+        while budget_use(log, x).max() > LN2 * (1 + SLACK):
             worst = np.zeros(log.pairs)
             np.maximum.at(
                 worst,
@@ -594,16 +598,17 @@ def test_diversity_by_brute_force_of_all_choices():
         feasible = [
             x
             for x in itertools.product((0, 1), repeat=log.pairs)
-            if not (x > log.holders).any() and spent(log, np.array(x)).max() <= LN2 * (1 + SLACK)
+            if not (x > log.holders).any()
+            and budget_use(log, np.array(x)).max() <= LN2 * (1 + SLACK)
         ]
-        assert most_diverse(log, B=LN2).kept == max(map(sum, feasible))
+        assert most_diverse(log, B=LN2).size == max(map(sum, feasible))
         asked = max(len(set(queries[np.flatnonzero(x)])) for x in feasible)
-        assert most_diverse(log, B=LN2, queries=queries).kept == asked
+        assert most_diverse(log, B=LN2, queries=queries).size == asked
         ours = diverse(log, B=LN2, queries=queries)
-        assert spent(log, ours.x).max() <= LN2 * (1 + SLACK)
-        assert len(set(queries[ours.x > 0])) == ours.kept <= asked <= ours.bound
+        assert budget_use(log, ours.x).max() <= LN2 * (1 + SLACK)
+        assert len(set(queries[ours.x > 0])) == ours.size <= asked <= ours.bound
         spe = eliminate(log, B=LN2)
-        assert len(set(queries[spe > 0])) <= ours.kept
+        assert len(set(queries[spe > 0])) <= ours.size
 
 
 # The sampler.
@@ -627,7 +632,7 @@ def p_value(drawn, counts, blocks):
 
 def test_draws_follow_their_joint_law_and_no_other_weights():
     blocks, counts = 20_000, [5, 3, 12]
-    log = histories(np.repeat(np.array(counts)[:, None], blocks, axis=1))
+    log = Histories.of(np.repeat(np.array(counts)[:, None], blocks, axis=1))
     drawn = sample(log, np.full(blocks, 2), entropy=SystemEntropy())
     assert np.bincount(drawn.pairs, weights=drawn.counts).tolist() == [2.0] * blocks
     assert p_value(drawn, counts, blocks) > 1e-9
@@ -637,14 +642,14 @@ def test_draws_follow_their_joint_law_and_no_other_weights():
 
 
 def test_a_sample_repeats_for_a_seed_only():
-    log, x = histories(SMALL), np.array([30, 40])
+    log, x = Histories.of(SMALL), np.array([30, 40])
     first, again, other = (sample(log, x, entropy=SeededEntropy(s)) for s in (1, 1, 2))
     assert first.counts.tolist() == again.counts.tolist()
     assert first.counts.tolist() != other.counts.tolist()
 
 
 def test_an_empty_plan_samples_nothing():
-    drawn = sample(histories(SMALL), np.array([0, 0]), entropy=SystemEntropy())
+    drawn = sample(Histories.of(SMALL), np.array([0, 0]), entropy=SystemEntropy())
     assert len(drawn.users) == len(drawn.pairs) == len(drawn.counts) == 0
 
 
@@ -652,22 +657,22 @@ def test_an_empty_plan_samples_nothing():
 
 
 def test_histories_take_dense_and_sparse_counts_and_forget_zeros():
-    dense = histories(SMALL)
+    dense = Histories.of(SMALL)
     entries = sparse.coo_array(
         ([2, 1, 0, 1, 1, 3, 2], ([0, 0, 2, 1, 1, 2, 3], [0, 1, 1, 0, 1, 0, 1]))
     )
-    assert (dense.counts.toarray() == histories(entries).counts.toarray()).all()
-    assert histories(entries).counts.nnz == 6
+    assert (dense.counts.toarray() == Histories.of(entries).counts.toarray()).all()
+    assert Histories.of(entries).counts.nnz == 6
     assert dense.holders.tolist() == [3, 3]
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: histories([[0.5]]), "whole numbers"),
-        (lambda: histories([[-1, 2]]), "whole numbers"),
-        (lambda: histories([[math.nan, 2]]), "whole numbers"),
-        (lambda: histories([1, 2]), "matrix users x pairs"),
+        (lambda: Histories.of([[0.5]]), "whole numbers"),
+        (lambda: Histories.of([[-1, 2]]), "whole numbers"),
+        (lambda: Histories.of([[math.nan, 2]]), "whole numbers"),
+        (lambda: Histories.of([1, 2]), "matrix users x pairs"),
         (lambda: budget(epsilon=0.0, delta=0.5), "epsilon is above 0"),
         (lambda: budget(epsilon=1.0, delta=1.0), r"delta in \(0, 1\)"),
         (lambda: largest_output(common_histories(2), B=0.0), "budget B"),
@@ -686,7 +691,7 @@ def test_histories_take_dense_and_sparse_counts_and_forget_zeros():
         (lambda: exposures(common_histories(2), np.array([-1])), "totals are whole"),
         (lambda: diverse(common_histories(2), B=1.0, queries=np.array([1, 2])), "query of each"),
         (
-            lambda: sample(histories([[1, 0]]), np.array([0, 1]), entropy=SystemEntropy()),
+            lambda: sample(Histories.of([[1, 0]]), np.array([0, 1]), entropy=SystemEntropy()),
             "nobody has",
         ),
     ],
@@ -697,15 +702,15 @@ def test_what_cannot_be_is_refused_in_words(wrong, message):
 
 
 def test_a_published_pair_of_one_user_exposes_that_user_for_sure():
-    assert exposures(histories([[1, 2], [0, 3]]), np.array([1, 0])).tolist() == [1.0, 0.0]
+    assert exposures(Histories.of([[1, 2], [0, 3]]), np.array([1, 0])).tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (4, 0)])
 def test_an_empty_log_gives_empty_plans(shape):
-    empty = histories(sparse.csr_array(shape, dtype=np.int64))
+    empty = Histories.of(sparse.csr_array(shape, dtype=np.int64))
     plan = largest_output(empty, B=LN2, fill=True)
     assert plan.size == plan.optimum == plan.bound == 0
-    assert diverse(empty, B=LN2).kept == eliminate(empty, B=LN2).sum() == 0
+    assert diverse(empty, B=LN2).size == eliminate(empty, B=LN2).sum() == 0
     assert exposures(empty, plan.x).tolist() == [0.0] * shape[0]
     assert len(sample(empty, plan.x, entropy=SystemEntropy()).users) == 0
 
@@ -717,14 +722,14 @@ def test_columns_that_only_rounding_tells_apart_are_still_packed():
     for i in range(pairs):
         counts[6 * i : 6 * i + 4, 2 * i] = 1  # four users: ln(4/3) each
         counts[6 * i + 3 : 6 * i + 6, 2 * i + 1] = 1  # three users, one of them the same: ln(3/2)
-    found = diverse(histories(counts), B=LN2)
-    assert found.kept == 2 * pairs == found.bound
-    assert spent(histories(counts), found.x).max() == pytest.approx(LN2, rel=SLACK)
+    found = diverse(Histories.of(counts), B=LN2)
+    assert found.size == 2 * pairs == found.bound
+    assert budget_use(Histories.of(counts), found.x).max() == pytest.approx(LN2, rel=SLACK)
 
 
 def test_a_log_without_common_pairs_gives_empty_plans():
-    alone = histories(np.eye(3, dtype=int))
+    alone = Histories.of(np.eye(3, dtype=int))
     assert largest_output(alone, B=LN2).x.tolist() == [0, 0, 0]
-    assert diverse(alone, B=LN2).kept == 0
-    assert most_diverse(alone, B=LN2).kept == 0
+    assert diverse(alone, B=LN2).size == 0
+    assert most_diverse(alone, B=LN2).size == 0
     assert eliminate(alone, B=LN2).tolist() == [0, 0, 0]

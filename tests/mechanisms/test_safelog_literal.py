@@ -150,7 +150,7 @@ def test_a_row_of_a_bare_url_is_there_exactly_if_the_victim_is(write_tsv):
 
 def test_delta_of_a_bare_url_is_about_one_by_the_exact_law():
     mechanism, users = SafelogLiteral(), 300
-    shown = mechanism.selected(users)
+    shown = mechanism.pass_probability(users)
     # (no row, row); the row's noisy count adds outputs and cannot make them less distinguishable.
     within, without = np.array([1 - shown, shown]), np.array([1.0, 0.0])
     assert mechanism.parameters()["epsilon_thesis"] < 5.3
@@ -161,7 +161,7 @@ def test_delta_of_a_bare_url_is_about_one_by_the_exact_law():
 def test_a_query_outside_the_pool_needs_the_delta_that_the_thesis_leaves_out():
     # Where the filter is passed by repeats, one person alone can show: five rows of one query.
     mechanism = SafelogLiteral()
-    shown = mechanism.selected(5)
+    shown = mechanism.pass_probability(5)
     assert shown == pytest.approx(float(mass("geometric", 10.0, np.arange(6, 2000)).sum()))
     within, without = np.array([1 - shown, shown]), np.array([1.0, 0.0])
     claimed = mechanism.parameters()["epsilon_thesis"]
@@ -277,7 +277,7 @@ def test_passes_is_the_least_count_that_is_selected():
     mechanism = SafelogLiteral(b=2.0, K=20.5)
     for p in (0.5, 0.95, 0.99):
         n = mechanism.passes(p)
-        assert mechanism.selected(n) >= p > mechanism.selected(n - 1)
+        assert mechanism.pass_probability(n) >= p > mechanism.pass_probability(n - 1)
     assert SafelogLiteral(K=1.0).passes(0.5) == 5  # the filter
     assert mechanism.guarantee(epsilon=1.0).notion == "none"
 

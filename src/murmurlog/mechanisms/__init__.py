@@ -92,11 +92,11 @@ def named(name: str) -> type[Mechanism]:
 
 def declared_options() -> dict[str, tuple[Option, list[str]]]:
     """Every option of a mechanism by its name, and the mechanisms that take it."""
-    found: dict[str, tuple[Option, list[str]]] = {}
+    options: dict[str, tuple[Option, list[str]]] = {}
     for mechanism in REGISTERED:
         for option in mechanism.options:
-            found.setdefault(option.name, (option, []))[1].append(mechanism.name)
-    return found
+            options.setdefault(option.name, (option, []))[1].append(mechanism.name)
+    return options
 
 
 def parse(text: str) -> Mechanism:

@@ -178,7 +178,7 @@ class Pool(Pure):
             raise Refused(f"pool is proved for the {self.N} keys of a public pool, not of a log")
         check_bound(gathered.inside, self.d)
         noisy = _noised_pool(gathered, scale=self.b, T=self.T, entropy=entropy)
-        table = _published(noisy, self.selection(), pool=self.N)
+        table = _with_estimates(noisy, self.selection(), pool=self.N)
         return with_notes(in_order(table), remarks_on_fakes(self.fakes()))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
@@ -262,18 +262,18 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
     inside, passing, noisy = [NO_KEYS], [NO_KEYS], [np.zeros(0, np.int64)]
     for shard in tally:
         # 1. Keys that somebody holds: a draw each.
-        shown = shard.sums + draw(
+        counts = shard.sums + draw(
             noise="geometric", scale=scale, count=len(shard.sums), entropy=stream, keys=shard.keys
         )
         inside.append(shard.keys)
-        passing.append(shard.keys[shown >= T])
-        noisy.append(shown[shown >= T])
+        passing.append(shard.keys[counts >= T])
+        noisy.append(counts[counts >= T])
     # 2. The others: how many pass, which, and what they show, given that they pass.
-    held = np.concatenate(inside)
-    count = domain.size - len(held)
+    held_keys = np.concatenate(inside)
+    count = domain.size - len(held_keys)
     many = passers(scale=scale, T=T, count=count, entropy=entropy.stream("fakes"))
     chosen = unheld(
-        domain, count=many, held=held, text_keys=gathered.text_keys,
+        domain, count=many, held=held_keys, text_keys=gathered.text_keys,
         entropy=entropy.stream("choose fakes"),
     )  # fmt: skip
     noisy.append(tails(scale=scale, T=T, count=many, entropy=entropy.stream("counts of fakes")))
@@ -282,7 +282,7 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
     return both, np.concatenate(noisy)
 
 
-def _published(noisy: Noisy, selection: Selection, *, pool: int) -> pa.Table:
+def _with_estimates(noisy: Noisy, selection: Selection, *, pool: int) -> pa.Table:
     """The table of noisy values, corrected for selection bias, with their standard errors.
 
     In a pool of this many keys, noise alone reaches low values: those may belong to keys that nobody

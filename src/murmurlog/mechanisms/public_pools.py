@@ -29,9 +29,9 @@ class PublicPool:
 
 def pools_of(options: Mapping[str, Any], table: str) -> tuple[PublicPool, ...]:
     """The public pools of a table; none if none was given."""
-    given = options.get("pool")
-    found = given.get(table, ()) if isinstance(given, Mapping) else (given or ())
-    return found if isinstance(found, tuple) else (PublicPool(keys=found),)
+    value = options.get("pool")
+    pools = value.get(table, ()) if isinstance(value, Mapping) else (value or ())
+    return pools if isinstance(pools, tuple) else (PublicPool(keys=pools),)
 
 
 def remarks_on_fakes(fakes: float) -> dict[str, Any]:
@@ -39,53 +39,55 @@ def remarks_on_fakes(fakes: float) -> dict[str, Any]:
     return {"rows of the pool that nobody holds, expected": float(f"{fakes:.2g}")}
 
 
-def _read_pools(given: Any) -> list[tuple[Path, float | None]]:
+def _read_pools(value: Any) -> list[tuple[Path, float | None]]:
     """Files and their fakes: FILE or FILE:20, one or several."""
-    texts = [given] if isinstance(given, str | Path) else list(given)
-    found: list[tuple[Path, float | None]] = []
+    texts = [value] if isinstance(value, str | Path) else list(value)
+    pools: list[tuple[Path, float | None]] = []
     for text in texts:
         if isinstance(text, tuple):
-            found.append((Path(text[0]), text[1]))
+            pools.append((Path(text[0]), text[1]))
             continue
         path, colon, fakes = str(text).rpartition(":")
         if not colon or Path(str(text)).exists():
-            found.append((Path(text), None))
+            pools.append((Path(text), None))
         else:
-            found.append((Path(path), read_number(fakes)))
-    return found
+            pools.append((Path(path), read_number(fakes)))
+    return pools
 
 
-def _prepare_pools(given: Any, asked: Asked) -> dict[str, tuple[PublicPool, ...]]:
+def _prepare_pools(files: Any, request: Asked) -> dict[str, tuple[PublicPool, ...]]:
     """The public keys for the tables that need them, cleaned as the log is; no key is in two pools."""
     from murmurlog.mechanisms import named
 
-    kinds = {table: named(mechanism) for table, mechanism in asked.mechanisms.items()}
+    kinds = {table: named(mechanism) for table, mechanism in request.mechanisms.items()}
     needed = [table for table, kind in kinds.items() if "pool" in kind.option_names()]
     if any(kind.name == "safelog-literal" for kind in kinds.values()):
         needed = ["query"]
     optional = [table for table in needed if kinds[table].name == "rounds"]
     pools: dict[str, tuple[PublicPool, ...]] = {}
-    listed: dict[str, list[pa.Table]] = {}
-    for path, fakes in _read_pools(given):
+    pool_keys: dict[str, list[pa.Table]] = {}
+    for path, fakes in _read_pools(files):
         tables = [t for t in needed if t not in optional] + _fitting(path, optional)
         if not tables:
             raise InputError(
                 f"{path.name} fits none of the tables {', '.join(needed)}: a pool lists queries (or "
                 "keywords), or lines of query<TAB>url (or query<TAB>next query)"
             )
-        for table, keys in read_pools(path, tables=tables, url=asked.url, keys=asked.keys).items():
-            left = asked.allowed(keys.table)
-            for other in listed.get(table, ()):
+        for table, keys in read_pools(
+            path, tables=tables, url=request.url, keys=request.keys
+        ).items():
+            left = request.allowed(keys.table)
+            for other in pool_keys.get(table, ()):
                 left = left.join(other, left.column_names, join_type="left anti")
             if not left.num_rows:
                 raise InputError(
                     f"{path.name} has no key for the {table} table that may be published"
-                    + (" and is in no other pool" if table in listed else "")
+                    + (" and is in no other pool" if table in pool_keys else "")
                 )
             left = in_order(
                 left
             )  # a join has no order of its own, and a seed must repeat a release
-            listed.setdefault(table, []).append(left)
+            pool_keys.setdefault(table, []).append(left)
             pool = PublicPool(keys=Listed(table=left), fakes=fakes)
             pools[table] = (*pools.get(table, ()), pool)
     return pools
@@ -95,7 +97,7 @@ def _fitting(path: Path, tables: Sequence[str]) -> list[str]:
     """The tables that the file's columns can be keys of, where a table can do without a pool."""
     choices = (("query", "click"), ("pair",)) if has_tabs(path) else (("query",), ("keyword",))
     fitting = ([table for table in tables if table in choice] for choice in choices)
-    return next((found for found in fitting if found), [])
+    return next((matches for matches in fitting if matches), [])
 
 
 POOL_OPTION = Option(

@@ -46,12 +46,12 @@ def frequent_queries_only(log: Log, view: View, least: int, *, count: str = "use
     These keys are neither public nor published: which rows of a unit are left depends on other units.
     """
     often, _ = at_least(count_all(log, replace(view, kind="query"), count=count), least)
-    work = partial(_with_queries, by=view.by, listed=log.partitions.share(often))
+    work = partial(_with_queries, by=view.by, queries=log.partitions.share(often))
     return replace(log, partitions=log.partitions.derive(work))
 
 
-def _with_queries(rows: Rows, *, by: By | None, listed: Callable[[], Keys]) -> Rows:
-    """The rows whose query is listed; with --by: under the value of the row."""
+def _with_queries(rows: Rows, *, by: By | None, queries: Callable[[], Keys]) -> Rows:
+    """The rows of these queries; with --by: under the value of the row."""
     codes, keys = rows.query.codes, rows.query.keys
     if by is not None:
         rows = rows.at(rows.kept[by.column].codes >= 0)
@@ -59,17 +59,17 @@ def _with_queries(rows: Rows, *, by: By | None, listed: Callable[[], Keys]) -> R
         codes, row = number_pairs(query.codes, value.codes)
         parts = [column.keys[column.codes[row]] for column in (query, value)]
         keys = rows.text_keys.combine(parts)
-    return rows.at((places_of(keys, listed()) >= 0)[codes])
+    return rows.at((places_of(keys, queries()) >= 0)[codes])
 
 
 def of_published(log: Log, view: View) -> Callable[[BoundedItems], BoundedItems]:
     """A function of bounded items: those whose query was published; with --by: under their value."""
     columns = view.published["query"].select(list(keys_of("query", view.by))).columns
-    listed = distinct_keys(log.text_keys.columns(columns))
-    return partial(_of_queries, listed=log.partitions.share(listed))
+    published = distinct_keys(log.text_keys.columns(columns))
+    return partial(_of_queries, queries=log.partitions.share(published))
 
 
-def _of_queries(items: BoundedItems, *, listed: Callable[[], Keys]) -> BoundedItems:
+def _of_queries(items: BoundedItems, *, queries: Callable[[], Keys]) -> BoundedItems:
     query, _, *value = items.columns(np.arange(len(items.keys)))
     keys = items.text_keys.columns([query, *value])
-    return items.with_items(places_of(keys, listed()) >= 0)
+    return items.with_items(places_of(keys, queries()) >= 0)

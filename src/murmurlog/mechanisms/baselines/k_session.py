@@ -57,7 +57,7 @@ class KSession(AtLeast):
         """(queries, users, users_stderr, reliable) of the sessions after editing."""
         words, holders = _by_keywords(sessions)
         published: dict[Words, set[int]] = {}
-        for form, units in _edited(holders, self.k):
+        for form, units in _edit_groups(holders, self.k):
             published.setdefault(form, set()).update(units)
         lists = [sorted(words[w] for w in form) for form in published]
         users = [len(units) for units in published.values()]
@@ -76,26 +76,26 @@ def _by_keywords(sessions: pa.Table) -> tuple[list[str], dict[Words, set[int]]]:
     words = sorted(frequency, key=lambda word: (-frequency[word], word))
     place = {word: i for i, word in enumerate(words)}
     holders: dict[Words, set[int]] = {}
-    for held, unit in zip(sets, sessions["unit"].to_pylist(), strict=True):
-        if held:
-            holders.setdefault(tuple(sorted(place[word] for word in held)), set()).add(unit)
+    for word_set, unit in zip(sets, sessions["unit"].to_pylist(), strict=True):
+        if word_set:
+            holders.setdefault(tuple(sorted(place[word] for word in word_set)), set()).add(unit)
     return words, holders
 
 
-def _edited(holders: dict[Words, set[int]], k: int) -> Iterator[tuple[Words, set[int]]]:
+def _edit_groups(holders: dict[Words, set[int]], k: int) -> Iterator[tuple[Words, set[int]]]:
     """(the words a group is written with, its units) for groups of at least k units."""
     group: list[Words] = []
     units: set[int] = set()
-    for held in sorted(holders):
-        if len(holders[held]) >= k:  # equal as they are: nothing to edit
-            yield held, holders[held]
+    for words in sorted(holders):
+        if len(holders[words]) >= k:  # equal as they are: nothing to edit
+            yield words, holders[words]
             continue
-        group.append(held)
-        units |= holders[held]
+        group.append(words)
+        units |= holders[words]
         if len(units) >= k:
             # Fewest edits: keep a word, and add it to the others, if more than half hold it.
-            votes = Counter(word for each in group for word in each for _ in holders[each])
-            sessions = sum(len(holders[each]) for each in group)
+            votes = Counter(word for session in group for word in session for _ in holders[session])
+            sessions = sum(len(holders[session]) for session in group)
             if form := tuple(sorted(word for word, n in votes.items() if 2 * n > sessions)):
                 yield form, units
             group, units = [], set()

@@ -25,15 +25,15 @@ def shared_prefixes(
 
     A prefix that matches `cut_off` is none.
     """
-    left = words.bounded.derive(partial(_without, listed=words.bounded.share(frequent)))
+    left = words.bounded.derive(partial(_without, frequent=words.bounded.share(frequent)))
     for length in range(_longest(left, k), 0, -1):
         prefixes = left.derive(partial(_prefixes, length=length))
         keys, users = at_least(prefixes.add_up(count_items), k)
         table = label(prefixes, keys, words.keys)
         sound = pc.invert(pc.match_substring_regex(table["keyword"], cut_off)).to_numpy()
         yield table.filter(pa.array(sound)), users[sound]
-        listed = left.share(keys[sound])
-        rest = left.derive(partial(_without_prefix, length=length, listed=listed))
+        published = left.share(keys[sound])
+        rest = left.derive(partial(_without_prefix, length=length, prefixes=published))
         prefixes.close()
         left.close()
         left = rest
@@ -49,7 +49,7 @@ def _longest(rare: Partitions[BoundedItems], k: int) -> int:
         if not len(keys):
             return length
         length += 1
-        rare = rare.derive(partial(_with_prefix, length=length, listed=rare.share(keys)))
+        rare = rare.derive(partial(_with_prefix, length=length, prefixes=rare.share(keys)))
 
 
 def _prefixes(words: BoundedItems, *, length: int) -> BoundedItems:
@@ -79,26 +79,26 @@ def _cut(words: BoundedItems, length: int) -> tuple[Integers, Keys, pa.Array]:
     return place.to_numpy().astype(np.int64), keys, texts
 
 
-def _without(words: BoundedItems, *, listed: Callable[[], Keys]) -> BoundedItems:
-    """The words that are not listed."""
-    return words.with_items(places_of(words.keys, listed()) < 0)
+def _without(words: BoundedItems, *, frequent: Callable[[], Keys]) -> BoundedItems:
+    """The words that are not frequent."""
+    return words.with_items(places_of(words.keys, frequent()) < 0)
 
 
-def _with_prefix(words: BoundedItems, *, length: int, listed: Callable[[], Keys]) -> BoundedItems:
-    """The words whose prefix of a length is listed."""
-    return words.with_items(_begins(words, length, listed()))
+def _with_prefix(words: BoundedItems, *, length: int, prefixes: Callable[[], Keys]) -> BoundedItems:
+    """The words that begin with one of these prefixes of a length."""
+    return words.with_items(_begins(words, length, prefixes()))
 
 
 def _without_prefix(
-    words: BoundedItems, *, length: int, listed: Callable[[], Keys]
+    words: BoundedItems, *, length: int, prefixes: Callable[[], Keys]
 ) -> BoundedItems:
-    """The words whose prefix of a length is not listed."""
-    return words.with_items(~_begins(words, length, listed()))
+    """The words that begin with none of these prefixes of a length."""
+    return words.with_items(~_begins(words, length, prefixes()))
 
 
-def _begins(words: BoundedItems, length: int, listed: Keys) -> Mask:
-    """Which words begin with a listed prefix of a length."""
+def _begins(words: BoundedItems, length: int, prefixes: Keys) -> Mask:
+    """Which words begin with one of these prefixes of a length."""
     place, keys, _ = _cut(words, length)
     begins = np.zeros(len(words.keys), bool)
-    begins[place] = places_of(keys, listed) >= 0
+    begins[place] = places_of(keys, prefixes) >= 0
     return begins

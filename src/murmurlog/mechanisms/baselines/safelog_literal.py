@@ -152,7 +152,7 @@ class SafelogLiteral(Unprotected):
         tables = []
         for tally in tallies:
             scale = self.b_c if "url" in tally.keys else self.b_q
-            kept, noisy = [], []
+            selected, noisy = [], []
             for shard in tally:
                 keys, rows = shard.keys, shard.sums
                 # Differs: Lap(b) is drawn on the integers; on floats, digits alone give counts away.
@@ -168,17 +168,17 @@ class SafelogLiteral(Unprotected):
                 noise = draw(
                     noise="geometric", scale=scale, count=len(rows), entropy=counting, keys=keys
                 )
-                kept.append(keys)
+                selected.append(keys)
                 noisy.append(rows + noise)
-            table = tally.table(np.concatenate(kept))
+            table = tally.table(np.concatenate(selected))
             tables.append(with_noise_error(table, np.concatenate(noisy), scale=scale, count="rows"))
         return pa.concat_tables(tables)
 
     def passes(self, probability: float) -> int:
         """The least number of rows at which a query is selected with at least this probability."""
-        return least_count(self.selected, probability, start=TAU)
+        return least_count(self.pass_probability, probability, start=TAU)
 
-    def selected(self, n: int) -> float:
+    def pass_probability(self, n: int) -> float:
         """P(n + noise > K)."""
         return survival(noise="geometric", scale=self.b, x=math.floor(self.K) + 1 - n)
 
@@ -216,12 +216,12 @@ def _unheld(counted: Tally, pool: Domain, text_keys: TextKeys) -> Tally:
 
     if pool.names != ("query",):
         raise UsageError(f"the pool must hold queries, but holds {', '.join(pool.names)}")
-    listed = with_candidates(counted, pool.keys(np.arange(pool.size)), text_keys)
-    (shard,), public = listed, listed.public
+    candidates = with_candidates(counted, pool.keys(np.arange(pool.size)), text_keys)
+    (shard,), public = candidates, candidates.public
     assert public is not None
     new = shard.sums == 0
     shards = SingleShard(Sums(shard.keys[new], shard.sums[new]))
-    return replace(listed, shards=shards, public=public.filter(pa.array(new)))
+    return replace(candidates, shards=shards, public=public.filter(pa.array(new)))
 
 
 def _short(value: float) -> str:

@@ -27,53 +27,55 @@ class Diverse:
     """Which pairs to publish once."""
 
     x: Integers  # 0 or 1 for each pair of the histories
-    kept: int  # distinct pairs, or distinct queries if those were asked for
+    size: int  # distinct pairs, or distinct queries if those count
     bound: int  # proved: no choice keeps more
 
 
-def eliminate(given: Histories, *, B: float) -> Integers:
+def eliminate(histories: Histories, *, B: float) -> Integers:
     """The paper's SPE: pairs by their most exposed user, dropped from the worst on until all fit.
 
     Differs: the paper drops one pair before it looks whether all fit; here none is, so this keeps
     at least as many. Of pairs that are equally bad the one with the higher number goes first.
     """
-    kept = preprocess(given)
-    x = np.zeros(given.pairs, np.int64)
-    x[kept.pairs[_eliminated(packing_of(kept.histories, B=B))]] = 1
+    reduced = preprocess(histories)
+    x = np.zeros(histories.pairs, np.int64)
+    x[reduced.pairs[_longest_run(packing_of(reduced.histories, B=B))]] = 1
     return x
 
 
-def diverse(given: Histories, *, B: float, queries: Integers | None = None) -> Diverse:
+def diverse(histories: Histories, *, B: float, queries: Integers | None = None) -> Diverse:
     """At least as many pairs as the paper's SPE keeps, or queries if each pair's is given."""
-    kept = preprocess(given)
-    packing = packing_of(kept.histories, B=B)
-    start = _eliminated(packing)
+    reduced = preprocess(histories)
+    packing = packing_of(reduced.histories, B=B)
+    start = _longest_run(packing)
     if queries is None:
         chosen, bound = pack(packing, start)
-        return _diverse(given, kept.pairs[chosen], int(chosen.sum()), bound)
-    of = _query_of(given, queries)[kept.pairs]
-    narrow = _one_a_query(packing, of)
-    one, bound = pack(narrow, _first_of_each(start, of, packing))
+        return _diverse(histories, reduced.pairs[chosen], int(chosen.sum()), bound)
+    query = _query_of(histories, queries)[reduced.pairs]
+    narrow = _one_pair_a_query(packing, query)
+    choice, bound = pack(narrow, _least_exposing(start, query, packing))
     # The other pairs of a kept query cost no query: publish those that fit as well.
-    chosen = extend(packing, one, packing.heaviest)
-    return _diverse(given, kept.pairs[chosen], len(np.unique(of[chosen])), bound)
+    chosen = extend(packing, choice, packing.heaviest)
+    return _diverse(histories, reduced.pairs[chosen], len(np.unique(query[chosen])), bound)
 
 
 def most_diverse(
-    given: Histories, *, B: float, queries: Integers | None = None, seconds: float = 60
+    histories: Histories, *, B: float, queries: Integers | None = None, seconds: float = 60
 ) -> Diverse | None:
     """The most pairs or queries there can be, or None if that was not proved in time."""
-    kept = preprocess(given)
-    packing = packing_of(kept.histories, B=B)
-    of = None if queries is None else _query_of(given, queries)[kept.pairs]
-    chosen = pack_exactly(packing if of is None else _one_a_query(packing, of), seconds=seconds)
+    reduced = preprocess(histories)
+    packing = packing_of(reduced.histories, B=B)
+    query = None if queries is None else _query_of(histories, queries)[reduced.pairs]
+    chosen = pack_exactly(
+        packing if query is None else _one_pair_a_query(packing, query), seconds=seconds
+    )
     if chosen is None:
         return None
     best = int(chosen.sum())
-    return _diverse(given, kept.pairs[chosen], best, float(best))
+    return _diverse(histories, reduced.pairs[chosen], best, float(best))
 
 
-def _eliminated(packing: Packing) -> Chosen:
+def _longest_run(packing: Packing) -> Chosen:
     """What SPE keeps: the longest run of pairs, the least exposing first, that fits as a whole."""
     order = np.argsort(packing.heaviest, kind="stable")
     low, high = 0, packing.columns
@@ -87,35 +89,35 @@ def _eliminated(packing: Packing) -> Chosen:
     return chosen
 
 
-def _one_a_query(packing: Packing, of: Integers) -> Packing:
+def _one_pair_a_query(packing: Packing, query: Integers) -> Packing:
     """The same with a row for each query that holds one pair: a second keeps no further query."""
     return Packing(
-        rows=packing.rows + int(of.max(initial=-1)) + 1,
+        rows=packing.rows + int(query.max(initial=-1)) + 1,
         columns=packing.columns,
-        row=np.concatenate([packing.row, packing.rows + of]),
+        row=np.concatenate([packing.row, packing.rows + query]),
         column=np.concatenate([packing.column, np.arange(packing.columns)]),
         weight=np.concatenate([packing.weight, np.ones(packing.columns)]),
     )
 
 
-def _first_of_each(chosen: Chosen, of: Integers, packing: Packing) -> Chosen:
+def _least_exposing(chosen: Chosen, query: Integers, packing: Packing) -> Chosen:
     """Of the chosen pairs of a query only the least exposing one."""
     numbers = np.flatnonzero(chosen)
     numbers = numbers[np.argsort(packing.heaviest[numbers], kind="stable")]
-    _, first = np.unique(of[numbers], return_index=True)
-    found = np.zeros_like(chosen)
-    found[numbers[first]] = True
-    return found
+    _, first = np.unique(query[numbers], return_index=True)
+    mask = np.zeros_like(chosen)
+    mask[numbers[first]] = True
+    return mask
 
 
-def _query_of(given: Histories, queries: Integers) -> Integers:
+def _query_of(histories: Histories, queries: Integers) -> Integers:
     """The query of each pair, numbered from 0 on."""
-    if np.shape(queries) != (given.pairs,):
-        raise UsageError(f"give the query of each of the {given.pairs} pairs")
+    if np.shape(queries) != (histories.pairs,):
+        raise UsageError(f"give the query of each of the {histories.pairs} pairs")
     return np.unique(queries, return_inverse=True)[1].astype(np.int64)
 
 
-def _diverse(given: Histories, pairs: Integers, kept: int, bound: float) -> Diverse:
-    x = np.zeros(given.pairs, np.int64)
+def _diverse(histories: Histories, pairs: Integers, size: int, bound: float) -> Diverse:
+    x = np.zeros(histories.pairs, np.int64)
     x[pairs] = 1
-    return Diverse(x=x, kept=kept, bound=math.floor(bound))
+    return Diverse(x=x, size=size, bound=math.floor(bound))

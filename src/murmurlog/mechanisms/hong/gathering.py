@@ -14,7 +14,7 @@ from scipy import sparse
 from murmurlog.counting.holdings import bring_holdings
 from murmurlog.counting.items import Integers, ItemFinder
 from murmurlog.logs.log import Log
-from murmurlog.mechanisms.hong.histories import Histories, histories
+from murmurlog.mechanisms.hong.histories import Histories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ def bring_clicks(log: Log, find: ItemFinder) -> Gathered:
     unit = _in_order_of_contents(clicks.unit, pair, clicks.number)
     shape = (len(clicks.unit_keys), len(order))
     counts = sparse.csr_array((clicks.number, (unit, pair)), shape=shape)
-    return Gathered(histories=histories(counts), pairs=clicks.items.take(pa.array(order)))
+    return Gathered(histories=Histories.of(counts), pairs=clicks.items.take(pa.array(order)))
 
 
 def _in_order_of_contents(unit: Integers, pair: Integers, count: Integers) -> Integers:

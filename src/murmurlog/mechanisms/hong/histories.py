@@ -27,6 +27,23 @@ class Histories:
 
     counts: Any  # csr_array of int64, users x pairs
 
+    @classmethod
+    def of(cls, counts: Any) -> "Histories":
+        """The histories of a matrix users x pairs of counts, dense or sparse; 0 is not having."""
+        matrix = sparse.csr_array(counts)
+        if matrix.ndim != 2:
+            raise UsageError(
+                f"histories are a matrix users x pairs, not of {matrix.ndim} dimensions"
+            )
+        with np.errstate(invalid="ignore"):
+            whole = matrix.data.astype(np.int64)
+        if (whole != matrix.data).any() or (whole < 0).any():
+            raise UsageError("the counts of histories are whole numbers from 0 on")
+        matrix = sparse.csr_array((whole, matrix.indices, matrix.indptr), shape=matrix.shape)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        return cls(counts=matrix)
+
     @property
     def users(self) -> int:
         return int(self.counts.shape[0])
@@ -43,9 +60,9 @@ class Histories:
     @cached_property
     def totals(self) -> Integers:
         """c_ij: how often each pair was had."""
-        found = np.zeros(self.pairs, np.int64)
-        np.add.at(found, self.counts.indices, self.counts.data)
-        return found
+        totals = np.zeros(self.pairs, np.int64)
+        np.add.at(totals, self.counts.indices, self.counts.data)
+        return totals
 
     @cached_property
     def holders(self) -> Integers:
@@ -65,21 +82,6 @@ class Histories:
             return np.asarray(-np.log1p(-share))
 
 
-def histories(counts: Any) -> Histories:
-    """The histories of a matrix users x pairs of counts, dense or sparse; 0 is not having."""
-    matrix = sparse.csr_array(counts)
-    if matrix.ndim != 2:
-        raise UsageError(f"histories are a matrix users x pairs, not of {matrix.ndim} dimensions")
-    with np.errstate(invalid="ignore"):
-        whole = matrix.data.astype(np.int64)
-    if (whole != matrix.data).any() or (whole < 0).any():
-        raise UsageError("the counts of histories are whole numbers from 0 on")
-    matrix = sparse.csr_array((whole, matrix.indices, matrix.indptr), shape=matrix.shape)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    return Histories(counts=matrix)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Preprocessed:
     """Histories without the pairs of a single user, and what that left out."""
@@ -92,30 +94,30 @@ class Preprocessed:
     dropped_rows: int
 
 
-def preprocess(given: Histories) -> Preprocessed:
+def preprocess(histories: Histories) -> Preprocessed:
     """The histories of the pairs that at least two users have, and of the users who have any.
 
     Condition 1 of the paper: a pair of one user can only ever be published with that user.
     """
-    pairs = np.flatnonzero(given.holders >= 2)
-    counts = given.counts[:, pairs]
+    pairs = np.flatnonzero(histories.holders >= 2)
+    counts = histories.counts[:, pairs]
     users = np.flatnonzero(np.diff(counts.indptr))
-    kept = histories(counts[users])
+    inner = Histories.of(counts[users])
     return Preprocessed(
-        histories=kept,
+        histories=inner,
         pairs=pairs,
         users=users,
-        dropped_pairs=given.pairs - len(pairs),
-        dropped_users=given.users - len(users),
-        dropped_rows=given.rows - kept.rows,
+        dropped_pairs=histories.pairs - len(pairs),
+        dropped_users=histories.users - len(users),
+        dropped_rows=histories.rows - inner.rows,
     )
 
 
-def spent(given: Histories, x: Integers) -> Numbers:
+def budget_use(histories: Histories, x: Integers) -> Numbers:
     """What the totals x take of each user's budget: sum of x_ij times -ln(1 - c_ijk / c_ij)."""
-    times = _checked(given, x)[given.counts.indices]
+    times = _check_totals(histories, x)[histories.counts.indices]
     used = times > 0  # an unpublished pair of one user costs nothing, not 0 times infinity
-    return by_number(given.owner[used], given.weights[used] * times[used], given.users)
+    return by_number(histories.owner[used], histories.weights[used] * times[used], histories.users)
 
 
 def by_number(numbers: Integers, weights: Numbers, length: int) -> Numbers:
@@ -123,47 +125,47 @@ def by_number(numbers: Integers, weights: Numbers, length: int) -> Numbers:
     return np.bincount(numbers, weights=weights, minlength=length).astype(np.float64)
 
 
-def exposures(given: Histories, x: Integers) -> Numbers:
+def exposures(histories: Histories, x: Integers) -> Numbers:
     """delta_k: the chance that user k is in the output, 1 - prod (1 - c_ijk / c_ij)^x_ij.
 
     For totals x that do not depend on user k, this is the whole privacy loss of the sampling, at
     any epsilon; totals computed from the log do depend on everyone.
     """
-    return np.asarray(-np.expm1(-spent(given, x)))
+    return np.asarray(-np.expm1(-budget_use(histories, x)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sampled:
-    """Published triplets: how often each user was drawn for each pair, by pair and user."""
+class Draws:
+    """How often each user was drawn for each pair, by pair and user: the published triplets."""
 
     users: Integers
     pairs: Integers
     counts: Integers
 
 
-def sample(given: Histories, x: Integers, *, entropy: Entropy) -> Sampled:
+def sample(histories: Histories, x: Integers, *, entropy: Entropy) -> Draws:
     """x_ij draws of a user for every pair, with chances c_ijk / c_ij, exactly."""
-    pairs = np.repeat(np.arange(given.pairs), _checked(given, x))
-    if (given.totals[pairs] == 0).any():
+    pairs = np.repeat(np.arange(histories.pairs), _check_totals(histories, x))
+    if (histories.totals[pairs] == 0).any():
         raise UsageError("a pair that nobody has cannot be drawn: set its total to 0")
     # A draw picks one of the c_ij rows of the pair; the rows lie by pair, then by user.
-    by_pair = given.counts.tocsc()
+    by_pair = histories.counts.tocsc()
     last = np.cumsum(by_pair.data)
-    first = np.concatenate([[0], np.cumsum(given.totals)[:-1]])
-    row = first[pairs] + below(given.totals[pairs].tolist(), entropy=entropy)
+    first = np.concatenate([[0], np.cumsum(histories.totals)[:-1]])
+    row = first[pairs] + below(histories.totals[pairs].tolist(), entropy=entropy)
     cell, counts = np.unique(np.searchsorted(last, row, side="right"), return_counts=True)
-    return Sampled(
+    return Draws(
         users=by_pair.indices[cell].astype(np.int64),
         pairs=np.searchsorted(by_pair.indptr, cell, side="right") - 1,
         counts=counts,
     )
 
 
-def _checked(given: Histories, x: Integers) -> Integers:
+def _check_totals(histories: Histories, x: Integers) -> Integers:
     """The totals, if they are whole numbers from 0 on, one for each pair."""
     totals = np.asarray(x)
-    if totals.shape != (given.pairs,):
-        raise UsageError(f"give one total for each of the {given.pairs} pairs")
+    if totals.shape != (histories.pairs,):
+        raise UsageError(f"give one total for each of the {histories.pairs} pairs")
     if not np.issubdtype(totals.dtype, np.integer) or (totals < 0).any():
         raise UsageError("totals are whole numbers from 0 on")
     return totals

@@ -94,15 +94,23 @@ class Hong(Unprotected):
     def solve(
         cls,
         *,
+        epsilon: float,
+        delta: float,
         d: int,
         neighbours: str = "add-remove",
         noise: str | None = None,
-        **fields: Any,
+        objective: str = "output",
+        support: float = SUPPORT,
+        diversity: str = "pairs",
+        output_size: int | None = None,
     ) -> Self:
         """The paper's parameters are its budget; they guarantee nothing end to end."""
         if noise is not None:
             raise UsageError("hong draws users, not noise: leave --noise out")
-        return cls(**fields)
+        return cls(
+            objective=objective, epsilon=epsilon, delta=delta, support=support,
+            diversity=diversity, output_size=output_size,
+        )  # fmt: skip
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Gathered:
         """c_ijk: how often each unit clicked each url for each query."""
@@ -114,19 +122,19 @@ class Hong(Unprotected):
         """(user, query, url, count) with fresh pseudonyms; the notes say what is true of it."""
         from murmurlog.mechanisms.hong.histories import sample
 
-        given = gathered.histories
-        x, notes = self._totals(given, gathered.pairs)
-        drawn = sample(given, x, entropy=entropy.stream("users"))
-        shown, who = np.unique(drawn.users, return_inverse=True)
+        histories = gathered.histories
+        x, notes = self._totals(histories, gathered.pairs)
+        draws = sample(histories, x, entropy=entropy.stream("users"))
+        users, user = np.unique(draws.users, return_inverse=True)
         # Random names: no id of the log by chance, and their order says nothing.
-        name = entropy.stream("names").bytes(NAME * len(shown)).hex()
-        names = [name[2 * NAME * n : 2 * NAME * (n + 1)] for n in who]
-        pairs = gathered.pairs.take(pa.array(drawn.pairs))
+        name = entropy.stream("names").bytes(NAME * len(users)).hex()
+        names = [name[2 * NAME * n : 2 * NAME * (n + 1)] for n in user]
+        pairs = gathered.pairs.take(pa.array(draws.pairs))
         columns = [pa.array(names, pa.string()), pairs["query"], pairs["url"]]
-        table = pa.table([*columns, pa.array(drawn.counts, pa.int64())], schema=schema("log"))
-        return with_notes(table, {**notes, **self._truths(given, x)})
+        table = pa.table([*columns, pa.array(draws.counts, pa.int64())], schema=schema("log"))
+        return with_notes(table, {**notes, **self._statements(histories, x)})
 
-    def _totals(self, given: Histories, pairs: pa.Table) -> tuple[Integers, dict[str, Any]]:
+    def _totals(self, histories: Histories, pairs: pa.Table) -> tuple[Integers, dict[str, Any]]:
         """x_ij by the chosen objective, and what there is to say about it."""
         from murmurlog.mechanisms.hong.programs import (
             budget,
@@ -137,12 +145,12 @@ class Hong(Unprotected):
         )
 
         B = budget(epsilon=self.epsilon, delta=self.delta)
-        most = largest_output(given, B=B)
+        most = largest_output(histories, B=B)
         notes: dict[str, Any] = {"lambda": most.optimum}
         if self.objective == "output":
             return most.x, notes
         if self.objective == "diverse":
-            return self._diverse(given, pairs, B, notes)
+            return self._diverse(histories, pairs, B, notes)
         size = math.floor(most.optimum / 2) if self.output_size is None else self.output_size
         if size > most.optimum:
             raise UsageError(
@@ -152,51 +160,53 @@ class Hong(Unprotected):
             )
         notes["output size asked for"] = size
         if size == 0:  # lambda below 2: an empty output is what the program gives
-            return np.zeros(given.pairs, np.int64), notes
+            return np.zeros(histories.pairs, np.int64), notes
         if self.objective == "breach":
-            made = least_breach(given, size=size, B=B)
+            plan = least_breach(histories, size=size, B=B)
             notes["no output of this size has a smaller largest delta_k than"] = -math.expm1(
-                -made.bound
+                -plan.bound
             )
-            return made.x, notes
+            return plan.x, notes
         # Differs: what the paper loses by rounding down is filled up towards the size again.
-        made = frequent(given, B=B, support=self.support, size=size, fill=True)
-        notes["sum of support distances, least by the linear program"] = made.optimum
-        notes["sum of support distances"] = support_distance(given, made.x, support=self.support)
-        return made.x, notes
+        plan = frequent(histories, B=B, support=self.support, size=size, fill=True)
+        notes["sum of support distances, least by the linear program"] = plan.optimum
+        notes["sum of support distances"] = support_distance(
+            histories, plan.x, support=self.support
+        )
+        return plan.x, notes
 
     def _diverse(
-        self, given: Histories, pairs: pa.Table, B: float, notes: dict[str, Any]
+        self, histories: Histories, pairs: pa.Table, B: float, notes: dict[str, Any]
     ) -> tuple[Integers, dict[str, Any]]:
         from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
         from murmurlog.mechanisms.hong.histories import preprocess
 
-        of = None
+        query = None
         if self.diversity == "queries":
             codes = pairs["query"].combine_chunks().dictionary_encode().indices
-            of = codes.to_numpy().astype(np.int64)
-        made, paper = diverse(given, B=B, queries=of), eliminate(given, B=B)
-        kept = paper > 0
+            query = codes.to_numpy().astype(np.int64)
+        ours, paper = diverse(histories, B=B, queries=query), eliminate(histories, B=B)
+        published = paper > 0
         notes["kept by the paper's heuristic"] = int(
-            kept.sum() if of is None else len(np.unique(of[kept]))
+            published.sum() if query is None else len(np.unique(query[published]))
         )
-        notes["kept by ours"] = made.kept
-        if given.pairs and preprocess(given).histories.pairs <= SMALL:
-            best = most_diverse(given, B=B, queries=of, seconds=10)
-            notes["most there can be, exactly"] = None if best is None else best.kept
-        notes["most there can be, by the linear program"] = made.bound
-        return made.x, notes
+        notes["kept by ours"] = ours.size
+        if histories.pairs and preprocess(histories).histories.pairs <= SMALL:
+            best = most_diverse(histories, B=B, queries=query, seconds=10)
+            notes["most there can be, exactly"] = None if best is None else best.size
+        notes["most there can be, by the linear program"] = ours.bound
+        return ours.x, notes
 
-    def _truths(self, given: Histories, x: Integers) -> dict[str, Any]:
+    def _statements(self, histories: Histories, x: Integers) -> dict[str, Any]:
         """What holds for the output: the bound on its size, and the conditional statement."""
         from murmurlog.mechanisms.hong.histories import exposures
         from murmurlog.mechanisms.hong.programs import budget, size_bound
 
         B = budget(epsilon=self.epsilon, delta=self.delta)
-        exposed = exposures(given, x)
+        exposed = exposures(histories, x)
         return {
             "output size reached": int(x.sum()),
-            "no output is larger than n min(epsilon, -ln(1-delta))": size_bound(given.users, B),
+            "no output is larger than n min(epsilon, -ln(1-delta))": size_bound(histories.users, B),
             "largest delta_k given the totals": float(exposed.max(initial=0.0)),
             "statement": "not differentially private end to end; given the published totals, user k "
             "is exposed verbatim with probability delta_k",

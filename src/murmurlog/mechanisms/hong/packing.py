@@ -56,9 +56,9 @@ class Packing:
     @cached_property
     def heaviest(self) -> Numbers:
         """The largest weight of each column."""
-        found = np.zeros(self.columns)
-        np.maximum.at(found, self.column, self.weight)
-        return found
+        largest = np.zeros(self.columns)
+        np.maximum.at(largest, self.column, self.weight)
+        return largest
 
     @cached_property
     def matrix(self) -> Any:
@@ -66,28 +66,30 @@ class Packing:
         return sparse.csr_array((self.weight, (self.row, self.column)), shape=shape)
 
 
-def solve(cost: Numbers, A: Any, b: Numbers, **more: Any) -> Any:
+def solve(
+    cost: Numbers, A: Any, b: Numbers, *, A_eq: Any = None, b_eq: Any = None, bounds: Any = (0, None)
+) -> Any:
     """An optimal solution of min cost x, A x <= b by HiGHS; None if there is no feasible one."""
     # Interior point with crossover: 23 s on a large log, where dual simplex had not ended at 400 s.
     for method in ("highs-ipm", "highs-ds"):
-        found = linprog(cost, A_ub=A, b_ub=b, method=method, **more)
-        if found.status == 0:
-            return found
-        if found.status == 2:
+        solution = linprog(cost, A, b, A_eq, b_eq, bounds, method=method)
+        if solution.status == 0:
+            return solution
+        if solution.status == 2:
             return None
-    raise MurmurlogError(f"the linear program was not solved: {found.message}")
+    raise MurmurlogError(f"the linear program was not solved: {solution.message}")
 
 
-def packing_of(given: Histories, *, B: float) -> Packing:
+def packing_of(histories: Histories, *, B: float) -> Packing:
     """One column a pair and one row a user, which holds the budget B."""
     if not B > 0:
         raise UsageError(f"the budget B is a positive number, not {B!r}")
     return Packing(
-        rows=given.users,
-        columns=given.pairs,
-        row=given.owner,
-        column=given.counts.indices.astype(np.int64),
-        weight=given.weights / B,
+        rows=histories.users,
+        columns=histories.pairs,
+        row=histories.owner,
+        column=histories.counts.indices.astype(np.int64),
+        weight=histories.weights / B,
     )
 
 
@@ -119,15 +121,15 @@ def extend(packing: Packing, chosen: Chosen, rank: npt.NDArray[Any], *, x: Any =
         # `total` is a long sum and rounds: try with room for that, without, and at last the one
         # column of lowest rank, which fits alone.
         for limit in (1 + 1e-9, 1 - 1e-9, -1.0):
-            taken = open_.copy()
-            taken[column[here > limit]] = False
+            additions = open_.copy()
+            additions[column[here > limit]] = False
             if limit < 0:
-                taken[column[np.argmin(place[column])]] = True
-            after = filled + packing.loads(taken)
-            if taken.any() and (after <= 1 + SLACK).all():
+                additions[column[np.argmin(place[column])]] = True
+            after = filled + packing.loads(additions)
+            if additions.any() and (after <= 1 + SLACK).all():
                 break
-        chosen |= taken
-        open_ &= ~taken
+        chosen |= additions
+        open_ &= ~additions
         filled = after
 
 
@@ -140,16 +142,16 @@ def relax(packing: Packing) -> tuple[Numbers, Numbers, float]:
     if not packing.columns:
         return np.zeros(0), np.zeros(packing.rows), 0.0
     possible = packing.heaviest <= 1 + SLACK  # a column that does not fit alone is never chosen
-    found = solve(
+    solution = solve(
         -np.ones(packing.columns),
         packing.matrix,
         np.ones(packing.rows),
         bounds=np.column_stack([np.zeros(packing.columns), possible]),
     )
-    prices = np.maximum(-found.ineqlin.marginals, 0)
+    prices = np.maximum(-solution.ineqlin.marginals, 0)
     above = np.maximum(1 - packing.costs(prices), 0)[possible]
     bound = float(prices.sum() + above.sum()) * (1 + 1e-9) + 1e-6
-    return np.clip(found.x, 0, 1), prices, bound
+    return np.clip(solution.x, 0, 1), prices, bound
 
 
 def pack(packing: Packing, start: Chosen) -> tuple[Chosen, float]:
@@ -157,8 +159,8 @@ def pack(packing: Packing, start: Chosen) -> tuple[Chosen, float]:
     fractional, prices, bound = relax(packing)
     cost = packing.costs(prices)
     nothing = np.zeros(packing.columns, bool)
-    found = [extend(packing, start, cost), extend(packing, start, packing.heaviest)]
-    found += [
+    choices = [extend(packing, start, cost), extend(packing, start, packing.heaviest)]
+    choices += [
         extend(packing, nothing, rank)
         for rank in (
             cost,
@@ -167,16 +169,16 @@ def pack(packing: Packing, start: Chosen) -> tuple[Chosen, float]:
             cost - fractional,
         )
     ]
-    best = max(found, key=np.count_nonzero)
+    best = max(choices, key=np.count_nonzero)
     # Dearer rows where the last choice was full, as in a subgradient step.
     for _ in range(PROBES):
         load = packing.loads(best)
         prices = prices * np.exp(0.3 * (load - 0.5)) + 1e-9
         best = max(best, extend(packing, nothing, packing.costs(prices)), key=np.count_nonzero)
-    return _mended(packing, best, cost, math.floor(bound)), bound
+    return _mend(packing, best, cost, math.floor(bound)), bound
 
 
-def _mended(packing: Packing, best: Chosen, cost: Numbers, most: float) -> Chosen:
+def _mend(packing: Packing, best: Chosen, cost: Numbers, most: float) -> Chosen:
     """The choice after emptying some rows and filling up in another order, many times.
 
     Which rows and what order is a fixed mixing of their numbers: the same for the same problem.
@@ -188,18 +190,18 @@ def _mended(packing: Packing, best: Chosen, cost: Numbers, most: float) -> Chose
         share = SHARES[turn // 2 % len(SHARES)]
         left = best.copy()
         if turn % 2:
-            emptied = _mixed(packing.rows, 2 * turn) < share
+            emptied = _scatter(packing.rows, 2 * turn) < share
             left[packing.column[emptied[packing.row]]] = False
         else:
-            left[_mixed(packing.columns, 2 * turn) < 2 * share] = False
-        rank = cost * (1 + 1.5 * _mixed(packing.columns, 2 * turn + 1))
+            left[_scatter(packing.columns, 2 * turn) < 2 * share] = False
+        rank = cost * (1 + 1.5 * _scatter(packing.columns, 2 * turn + 1))
         tried = extend(packing, left, rank)
         if np.count_nonzero(tried) >= np.count_nonzero(best):
             best = tried
     return best
 
 
-def _mixed(length: int, turn: int) -> Numbers:
+def _scatter(length: int, turn: int) -> Numbers:
     """For each number up to `length` one in [0, 1), scattered and different each turn (splitmix)."""
     z = np.arange(1, length + 1, dtype=np.uint64) + (np.uint64(turn) << np.uint64(32))
     z = z * np.uint64(0x9E3779B97F4A7C15)
@@ -212,15 +214,15 @@ def pack_exactly(packing: Packing, *, seconds: float = 60) -> Chosen | None:
     """A choice of the most columns, or None if that was not proved in time."""
     if not packing.columns:
         return np.zeros(0, bool)
-    found = milp(
+    solution = milp(
         -np.ones(packing.columns),
         constraints=LinearConstraint(packing.matrix, ub=np.ones(packing.rows)),
         integrality=np.ones(packing.columns),
         bounds=Bounds(0, packing.heaviest <= 1 + SLACK),
         options={"time_limit": seconds, "mip_rel_gap": 0},
     )
-    if found.status != 0:
+    if solution.status != 0:
         return None
-    chosen = np.asarray(found.x) > 0.5
+    chosen = np.asarray(solution.x) > 0.5
     # HiGHS allows 1e-6 over a row; such a choice is not one.
     return chosen if packing.fits(chosen) else None

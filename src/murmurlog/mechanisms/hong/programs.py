@@ -25,9 +25,9 @@ from murmurlog.mechanisms.hong.histories import (
     Histories,
     Integers,
     Numbers,
+    budget_use,
     by_number,
     preprocess,
-    spent,
 )
 from murmurlog.mechanisms.hong.packing import SLACK, Chosen, extend, packing_of, solve
 
@@ -66,23 +66,23 @@ def size_bound(users: int, B: float) -> int:
     return math.floor(users * B * (1 + SLACK))
 
 
-def largest_output(given: Histories, *, B: float, fill: bool = False) -> Plan:
+def largest_output(histories: Histories, *, B: float, fill: bool = False) -> Plan:
     """O-UMP: totals with the largest sum; `optimum` is the paper's lambda.
 
     Differs: with `fill`, what rounding down left of the budgets is used for whole draws again.
     """
     _check_budget(B)
-    kept = preprocess(given)
-    z, rate, at_most = _unit_solution(kept.histories)
-    whole = rounded_down(kept.histories, z * B, B=B)
+    reduced = preprocess(histories)
+    z, rate, at_most = _unit_solution(reduced.histories)
+    whole = round_down(reduced.histories, z * B, B=B)
     if fill:
-        whole = _filled(kept.histories, whole, z * B, B=B)
-    if whole.sum() > size_bound(kept.histories.users, B):
+        whole = _fill(reduced.histories, whole, z * B, B=B)
+    if whole.sum() > size_bound(reduced.histories.users, B):
         raise MurmurlogError("an output is larger than its bound n B: report this")
-    return Plan(x=_widened(given, kept.pairs, whole), B=B, optimum=rate * B, bound=at_most * B)
+    return Plan(x=_widen(histories, reduced.pairs, whole), B=B, optimum=rate * B, bound=at_most * B)
 
 
-def least_breach(given: Histories, *, size: int, B: float | None = None) -> Plan:
+def least_breach(histories: Histories, *, size: int, B: float | None = None) -> Plan:
     """Whole totals of that size that take little of the user they take most from; B is how much.
 
     So 1 - exp(-B) is the largest exposure. Proved: no whole totals of that size take less than
@@ -94,8 +94,8 @@ def least_breach(given: Histories, *, size: int, B: float | None = None) -> Plan
     size, as not every size up to lambda has a whole solution.
     """
     _check_size(size)
-    kept = preprocess(given)
-    inner = kept.histories
+    reduced = preprocess(histories)
+    inner = reduced.histories
     z, rate, at_most = _unit_solution(inner)
     if rate == 0:
         raise UsageError(f"no output of size {size}: no pair is had by two users")
@@ -108,14 +108,16 @@ def least_breach(given: Histories, *, size: int, B: float | None = None) -> Plan
     if x.sum() == size:
         x, bound = _less_exposing(inner, x, bound)
     return Plan(
-        x=_widened(given, kept.pairs, x),
-        B=float(spent(inner, x).max()),
+        x=_widen(histories, reduced.pairs, x),
+        B=float(budget_use(inner, x).max()),
         optimum=size / rate,
         bound=bound,
     )
 
 
-def frequent(given: Histories, *, B: float, support: float, size: int, fill: bool = False) -> Plan:
+def frequent(
+    histories: Histories, *, B: float, support: float, size: int, fill: bool = False
+) -> Plan:
     """F-UMP: totals of that size in which frequent pairs come nearest to their share of the log.
 
     A pair is frequent if its share of the rows is at least `support`; rows of pairs that one user
@@ -129,8 +131,8 @@ def frequent(given: Histories, *, B: float, support: float, size: int, fill: boo
     _check_size(size)
     if not 0 < support <= 1:
         raise UsageError(f"support is a share in (0, 1], not {support!r}")
-    kept = preprocess(given)
-    inner = kept.histories
+    reduced = preprocess(histories)
+    inner = reduced.histories
     often = np.flatnonzero(inner.totals >= support * inner.rows)
     aim = size * inner.totals[often] / max(inner.rows, 1)
     # x of a frequent pair is a part up to its aim, which gains, and a part above it, which costs.
@@ -139,9 +141,9 @@ def frequent(given: Histories, *, B: float, support: float, size: int, fill: boo
     most = np.full(len(cost), np.inf)
     most[often] = aim
     A = sparse.hstack([_matrix(inner), _matrix(inner)[:, often]], format="csr") / B
-    found = None
+    solution = None
     if inner.pairs:
-        found = solve(
+        solution = solve(
             cost / size,
             A,
             np.ones(inner.users),
@@ -149,69 +151,69 @@ def frequent(given: Histories, *, B: float, support: float, size: int, fill: boo
             b_eq=np.array([float(size)]),
             bounds=np.column_stack([np.zeros(len(cost)), most]),
         )
-    if found is None:
-        raise _too_large(size, B, largest_output(given, B=B).optimum)
-    x = found.x[: inner.pairs].copy()
-    x[often] += found.x[inner.pairs :]
-    whole = rounded_down(inner, np.maximum(x, 0), B=B)
+    if solution is None:
+        raise _too_large(size, B, largest_output(histories, B=B).optimum)
+    x = solution.x[: inner.pairs].copy()
+    x[often] += solution.x[inner.pairs :]
+    whole = round_down(inner, np.maximum(x, 0), B=B)
     if fill:
-        whole = _filled(inner, whole, x, B=B, size=size, aims=(often, aim))
+        whole = _fill(inner, whole, x, B=B, size=size, aims=(often, aim))
     # Weak duality: whatever the prices, a feasible x costs at least this. No x exceeds the size.
-    prices, mu = np.maximum(-found.ineqlin.marginals, 0), float(found.eqlin.marginals[0])
-    reduced = cost / size + A.T @ prices - mu
-    least = mu * size - prices.sum() + (np.minimum(reduced, 0) * np.minimum(most, size)).sum()
+    prices, mu = np.maximum(-solution.ineqlin.marginals, 0), float(solution.eqlin.marginals[0])
+    reduced_costs = cost / size + A.T @ prices - mu
+    least = mu * size - prices.sum() + (np.minimum(reduced_costs, 0) * np.minimum(most, size)).sum()
     aimed = float(aim.sum()) / size
     return Plan(
-        x=_widened(given, kept.pairs, whole),
+        x=_widen(histories, reduced.pairs, whole),
         B=B,
-        optimum=max(float(found.fun) + aimed, 0.0),
+        optimum=max(float(solution.fun) + aimed, 0.0),
         bound=max(float(least) + aimed, 0.0),
     )
 
 
-def support_distance(given: Histories, x: Integers, *, support: float) -> float:
+def support_distance(histories: Histories, x: Integers, *, support: float) -> float:
     """The sum of |x / |x| - share| over frequent pairs, for whole totals x: the F-UMP's measure."""
-    often, share = frequent_pairs(given, support)
+    often, share = frequent_pairs(histories, support)
     return float(np.abs(x[often] / max(int(x.sum()), 1) - share).sum())
 
 
-def recall(given: Histories, x: Integers, *, support: float) -> float:
+def recall(histories: Histories, x: Integers, *, support: float) -> float:
     """The share of frequent pairs that are frequent in an output of totals x as well; 1 of none."""
-    often, _ = frequent_pairs(given, support)
+    often, _ = frequent_pairs(histories, support)
     again = (x[often] > 0) & (x[often] >= support * x.sum())
     return float(again.mean()) if len(often) else 1.0
 
 
-def precision(given: Histories, x: Integers, *, support: float) -> float:
+def precision(histories: Histories, x: Integers, *, support: float) -> float:
     """The share of pairs frequent in an output of totals x that are frequent in the log; NaN of none."""
     again = np.flatnonzero((x > 0) & (x >= support * x.sum()))
-    often, _ = frequent_pairs(given, support)
+    often, _ = frequent_pairs(histories, support)
     return float(np.isin(again, often).mean()) if len(again) else math.nan
 
 
-def frequent_pairs(given: Histories, support: float) -> tuple[Integers, Numbers]:
+def frequent_pairs(histories: Histories, support: float) -> tuple[Integers, Numbers]:
     """The pairs with at least that share of the rows, of pairs that two users have; their shares."""
-    inner = np.where(given.holders >= 2, given.totals, 0)
+    inner = np.where(histories.holders >= 2, histories.totals, 0)
     often = np.flatnonzero((inner > 0) & (inner >= support * inner.sum()))
     return often, inner[often] / max(int(inner.sum()), 1)
 
 
-def rounded_down(given: Histories, x: Numbers, *, B: float) -> Integers:
+def round_down(histories: Histories, x: Numbers, *, B: float) -> Integers:
     """The fractional totals, rounded down to whole ones that keep every constraint."""
-    load = _loads(given, x)
+    load = _loads(histories, x)
     # The solver keeps constraints to about 1e-7 only: shrink until all hold.
     x = x / max(1.0, float(load.max(initial=0)) / B)
     low = np.floor(x).astype(np.int64)
     whole = np.floor(x + NEAR).astype(np.int64)
-    over = spent(given, whole) > B * (1 + SLACK)
+    over = budget_use(histories, whole) > B * (1 + SLACK)
     # Of the pairs of users who are over, none is rounded up; x itself is within everyone's budget.
-    touched = np.zeros(given.pairs, bool)
-    touched[given.counts.indices[over[given.owner]]] = True
+    touched = np.zeros(histories.pairs, bool)
+    touched[histories.counts.indices[over[histories.owner]]] = True
     return np.where(touched, low, whole)
 
 
-def _filled(
-    given: Histories,
+def _fill(
+    histories: Histories,
     x: Integers,
     wanted: Numbers,
     *,
@@ -224,15 +226,15 @@ def _filled(
     What lost most by rounding comes first. With aims for some pairs, a draw that leads a pair away
     from its aim is made only where none fits that does not, and one that leads towards it at once.
     """
-    packing = packing_of(given, B=B)
-    none = np.zeros(given.pairs, bool)
+    packing = packing_of(histories, B=B)
+    none = np.zeros(histories.pairs, bool)
     while (left := size - x.sum()) > 0:
-        away = np.zeros(given.pairs)
+        away = np.zeros(histories.pairs)
         if aims is not None:
             of, aim = aims
             away[of] = np.abs(x[of] + 1 - aim) - np.abs(x[of] - aim)
-        rank = np.empty(given.pairs, np.int64)
-        rank[np.lexsort((x - wanted, away))] = np.arange(given.pairs)
+        rank = np.empty(histories.pairs, np.int64)
+        rank[np.lexsort((x - wanted, away))] = np.arange(histories.pairs)
         more = np.flatnonzero(extend(packing, none, rank, x=x))
         if not len(more):
             break
@@ -243,25 +245,25 @@ def _filled(
     return x
 
 
-def _some_of_size(given: Histories, wanted: Numbers, *, size: int, B: float | None) -> Integers:
+def _some_of_size(histories: Histories, wanted: Numbers, *, size: int, B: float | None) -> Integers:
     """Whole totals near the fractional ones: of that size, or what of it was found within B."""
-    high = float(_loads(given, wanted).max()) if B is None else B
+    high = float(_loads(histories, wanted).max()) if B is None else B
     while True:
-        base = rounded_down(given, wanted, B=high)
-        found = _filled(given, base, wanted, B=high, size=size)
-        if B is not None or found.sum() == size:
-            return found
+        base = round_down(histories, wanted, B=high)
+        totals = _fill(histories, base, wanted, B=high, size=size)
+        if B is not None or totals.sum() == size:
+            return totals
         high *= 2
 
 
-def _less_exposing(given: Histories, x: Integers, bound: float) -> tuple[Integers, float]:
+def _less_exposing(histories: Histories, x: Integers, bound: float) -> tuple[Integers, float]:
     """Totals of the same size that take no more of anyone than x of some, and a larger bound."""
-    size, heaviest = int(x.sum()), packing_of(given, B=1.0).heaviest
+    size, heaviest = int(x.sum()), packing_of(histories, B=1.0).heaviest
     # 1. The least budget that fractional totals of pairs that fit it need: a larger bound.
-    enough = high = float(spent(given, x).max())
+    enough = high = float(budget_use(histories, x).max())
     while enough > bound * (1 + FINE):
         middle = (bound + enough) / 2
-        if _unit_solution(given, heaviest <= middle)[2] * middle < size:
+        if _unit_solution(histories, heaviest <= middle)[2] * middle < size:
             bound = middle
         else:
             enough = middle
@@ -269,38 +271,40 @@ def _less_exposing(given: Histories, x: Integers, bound: float) -> tuple[Integer
     low = enough
     while high > low * (1 + FINE):
         middle = (low + high) / 2
-        z, rate, _ = _unit_solution(given, heaviest <= middle)
+        z, rate, _ = _unit_solution(histories, heaviest <= middle)
         wanted = z * (size / rate)
-        base = rounded_down(given, wanted, B=middle)
-        tried = _filled(given, base, wanted, B=middle, size=size)
+        base = round_down(histories, wanted, B=middle)
+        tried = _fill(histories, base, wanted, B=middle, size=size)
         if tried.sum() < size:
             low = middle
         else:
-            x, high = tried, float(spent(given, tried).max())
+            x, high = tried, float(budget_use(histories, tried).max())
     return x, bound
 
 
-def _widened(given: Histories, pairs: Integers, inner: Integers) -> Integers:
+def _widen(histories: Histories, pairs: Integers, inner: Integers) -> Integers:
     """Totals for all pairs from those of some; the others are 0."""
-    x = np.zeros(given.pairs, np.int64)
+    x = np.zeros(histories.pairs, np.int64)
     x[pairs] = inner
     return x
 
 
-def _unit_solution(given: Histories, allowed: Chosen | None = None) -> tuple[Numbers, float, float]:
+def _unit_solution(
+    histories: Histories, allowed: Chosen | None = None
+) -> tuple[Numbers, float, float]:
     """z, its sum, and a proved bound on the sum, of the O-UMP with B = 1; of allowed pairs only.
 
     The program is homogeneous: B z is optimal for B, so lambda is proportional to B.
     """
-    z = np.zeros(given.pairs)
-    pairs = np.arange(given.pairs) if allowed is None else np.flatnonzero(allowed)
+    z = np.zeros(histories.pairs)
+    pairs = np.arange(histories.pairs) if allowed is None else np.flatnonzero(allowed)
     if not len(pairs):
         return z, 0.0, 0.0
-    A = _matrix(given)[:, pairs]
-    found = solve(-np.ones(len(pairs)), A, np.ones(given.users))
-    z[pairs] = np.maximum(found.x, 0)
-    z /= max(1.0, float(_loads(given, z).max()))
-    return z, float(z.sum()), _dual_bound(A, -found.ineqlin.marginals)
+    A = _matrix(histories)[:, pairs]
+    solution = solve(-np.ones(len(pairs)), A, np.ones(histories.users))
+    z[pairs] = np.maximum(solution.x, 0)
+    z /= max(1.0, float(_loads(histories, z).max()))
+    return z, float(z.sum()), _dual_bound(A, -solution.ineqlin.marginals)
 
 
 def _dual_bound(A: Any, prices: Numbers) -> float:
@@ -311,14 +315,16 @@ def _dual_bound(A: Any, prices: Numbers) -> float:
     return min(by_prices, float(A.shape[0]))
 
 
-def _loads(given: Histories, x: Numbers) -> Numbers:
+def _loads(histories: Histories, x: Numbers) -> Numbers:
     """What fractional totals take of each user's budget."""
-    return by_number(given.owner, given.weights * x[given.counts.indices], given.users)
+    return by_number(
+        histories.owner, histories.weights * x[histories.counts.indices], histories.users
+    )
 
 
-def _matrix(given: Histories) -> Any:
-    counts = given.counts
-    return sparse.csr_array((given.weights, counts.indices, counts.indptr), shape=counts.shape)
+def _matrix(histories: Histories) -> Any:
+    counts = histories.counts
+    return sparse.csr_array((histories.weights, counts.indices, counts.indptr), shape=counts.shape)
 
 
 def _too_large(size: int, B: float, lam: float) -> UsageError:
