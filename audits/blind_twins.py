@@ -167,7 +167,7 @@ BLIND = (
     Twin(
         name="rounds: counts weighted by the bin of m",
         mechanism="rounds",
-        patches=lambda: [(counting.Holders, "weighted", weigh_by_bin)],
+        patches=lambda: [(counting.Holders, "weighted_counts", weigh_by_bin)],
     ),
     Twin(
         name="rounds: the histogram is not in the total",

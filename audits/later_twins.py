@@ -80,7 +80,7 @@ def select_all_extensions(self: Rounds, level: Any, *, entropy: Any) -> Any:
     lengths = level.bounded.results(lambda items: int(items.names[0].length.max(initial=0)))
     if max(lengths) > 2:
         keys = [NO_KEYS, *(shard.keys for shard in level.first)]
-        return selecting.Selected(keys=np.concatenate(keys), held=())
+        return selecting.Selected(keys=np.concatenate(keys), held_keys=())
     return _real_select(self, level, entropy=entropy)
 
 
@@ -158,7 +158,7 @@ def _weigh_apart(items: Any, attention: Any) -> Any:
     for some in (inside, ~inside):
         if some.any():
             weights[some] = give_weights(items.unit[some], attention[items.item[some]], grid=GRID)
-    return selecting._summed(items.item, items.keys, weights)
+    return selecting._add_weights(items.item, items.keys, weights)
 
 
 # --- earlier keys ---------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def release_with_exact_earlier(self: Rounds, held: Any, *, entropy: Any) -> Any:
 
     with (
         mock.patch.object(rounds, "in_order", in_order),
-        mock.patch.object(rounds, "_drawn", drawn),
+        mock.patch.object(rounds, "_draw_noise", drawn),
     ):
         return _rounds_release(self, held, entropy=entropy)
 

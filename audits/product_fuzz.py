@@ -227,11 +227,11 @@ def _listed(table: pa.Table) -> list[tuple[Any, ...]]:
 def _sums(log: Log, view: View, table: Table, names: tuple[str, ...]) -> dict[str, Facts]:
     """The bounded sets and their sums."""
     entropy = SeededEntropy(table.seed)
-    only = {}
+    excluded = None
     if table.earlier:
         earlier = text_keys.KeyList.of(log.text_keys.columns(view.earlier[table.kind].columns))
-        only["excluded"] = log.partitions.share(earlier)
-    finder = view.finder(log, since=table.select_from, longest=table.longest, **only)
+        excluded = log.partitions.share(earlier)
+    finder = view.finder(log, since=table.select_from, longest=table.longest, excluded=excluded)
     bound = view.bound(
         log, per_user=per_unit(table), entropy=entropy, count=table.count, places=table.kind == "itemset"
     )  # fmt: skip
@@ -335,7 +335,7 @@ def _rounds(candidates: Candidates, table: Table) -> dict[str, Facts]:
     return {
         "weights": weights,
         "published": dict(Counter(listed)),
-        "pools": dict(Counter((n, key) for n, held in enumerate(selected.held, 1) for key in pairs(held))),
+        "pools": dict(Counter((n, key) for n, held in enumerate(selected.held_keys, 1) for key in pairs(held))),
         "holders": units,
     }  # fmt: skip
 

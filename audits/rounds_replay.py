@@ -251,7 +251,7 @@ def replayed_rounds(table: str, *, earlier: Any = None) -> Iterator[RoundsRun]:
     holdings: dict[int, tuple[Any, _Holdings]] = {}
     choose, decide, release = Rounds.select, Rounds.decide, Rounds.release
     estimate, draw = vars(counting)["estimate_users"], vars(selecting)["draw"]
-    weigh, pass_unheld = counting.Holders.weighted, vars(rounds_steps)["pass_unheld"]
+    weigh, pass_unheld = counting.Holders.weighted_counts, vars(rounds_steps)["pass_unheld"]
 
     def select_followed(self: Rounds, candidates: Any, *, entropy: Any) -> Any:
         # By the text that a certificate would print, whatever the steps made of it since.
@@ -340,7 +340,7 @@ def replayed_rounds(table: str, *, earlier: Any = None) -> Iterator[RoundsRun]:
         replaced(selecting, "draw", draw_followed),
         replaced(rounds_steps, "pass_unheld", pass_followed),
         replaced(counting, "estimate_users", estimate_followed),
-        replaced(counting.Holders, "weighted", weighted_followed),
+        replaced(counting.Holders, "weighted_counts", weighted_followed),
     ):
         yield run
 
@@ -357,7 +357,7 @@ def check_count_weights() -> list[str]:
         # Unit m holds the first m of 40 published items.
         unit = np.repeat(np.arange(1, MOST_HELD + 1), np.arange(1, MOST_HELD + 1))
         item = np.concatenate([np.arange(m) for m in range(1, MOST_HELD + 1)])
-        summed = holders_of(unit, item, size=MOST_HELD).weighted(d2)
+        summed = holders_of(unit, item, size=MOST_HELD).weighted_counts(d2)
         own = [count_weight_of(m, d2) for m in range(1, MOST_HELD + 1)]
         expected = np.array([sum(own[n:]) for n in range(MOST_HELD)], np.int64)
         if not np.array_equal(summed, expected):

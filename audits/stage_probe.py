@@ -247,7 +247,7 @@ def noise_of_histograms(mechanism: rounds.Rounds, entropy: Entropy, wanted: int)
     holders = holders_of(unit, item, size=FEW)
     true = np.zeros(len(holders.histogram()), np.int64)
     true[0] = FEW  # each unit holds one item
-    noise = functools.partial(rounds._drawn, entropy)
+    noise = functools.partial(rounds._draw_noise, entropy)
     counts: Any = mechanism.schedule.counts
     # The estimates that follow are slow, and no noise is added to them.
     with (

@@ -196,7 +196,7 @@ def solved_by_one_item(**asked: Any) -> tuple[float, int]:
     """The scale that d items need, and the threshold that a single one needs."""
     noise, epsilon, delta, d = (asked[name] for name in ("noise", "epsilon", "delta", "d"))
     c = theorems.sides(asked.get("neighbours", "add-remove"))
-    scale = theorems.rounded_up(c * d / epsilon)
+    scale = theorems.round_up(c * d / epsilon)
     return scale, theorems._least_integer(noise, scale, delta * 0.99)
 
 
@@ -295,7 +295,7 @@ def among_bounded_again(items: Any, *, alive: Any) -> Any:
     return found._replace(unit=found.unit[few], item=found.item[few])
 
 
-def shown_with_credit(self: Schedule, k: int, t: Any, d: Any) -> Any:
+def leak_with_credit(self: Schedule, k: int, t: Any, d: Any) -> Any:
     """As if a unit's weight were always spread over t items, t being as many as it may have.
 
     Which of them survive depends on the noise, so the last one can carry all of it.
@@ -329,7 +329,7 @@ def urls_bare(self: Korolova, tally: Any, *, entropy: Any) -> Any:
     keys, sums = (
         np.concatenate(parts) for parts in zip(*((s.keys, s.sums) for s in tally), strict=True)
     )
-    return korolova._counted(tally, keys, sums, self.b_q, entropy)
+    return korolova._with_fresh_counts(tally, keys, sums, self.b_q, entropy)
 
 
 _real_candidates = tallies.with_candidates
@@ -562,7 +562,7 @@ TWINS = (
                           (selecting, "weigh_first", weigh_first_ones),
                           (selecting, "keep_alive", among_bounded_again)]),
     Twin(name="memory with weight 1/sqrt(t)", mechanism="rounds",
-         patches=lambda: [(Schedule, "shown", shown_with_credit),
+         patches=lambda: [(Schedule, "leak", leak_with_credit),
                           (schedules, "_with_thresholds", thresholds_with_credit)]),
     Twin(name="urls bare from the log", mechanism="korolova",
          patches=lambda: [(Korolova, "release", urls_bare)]),
@@ -581,7 +581,7 @@ TWINS = (
          patches=lambda: [(KQuery, "solve", classmethod(lambda cls, **asked: cls(k=5))),
                           (KQuery, "guarantee", claims(epsilon=1.0, delta=1e-6))]),
     Twin(name="floating-point Laplace", mechanism="korolova",
-         patches=lambda: [(korolova, "_counted", floating_counts)]),
+         patches=lambda: [(korolova, "_with_fresh_counts", floating_counts)]),
     Twin(name="discrete Gaussian sold as T1", mechanism="threshold", more={"noise": "gaussian"},
          patches=lambda: [(threshold, "draw", discrete_gaussian)]),
     Twin(name="noise reused after fork", mechanism="threshold",
@@ -636,7 +636,7 @@ TWINS = (
     Twin(name="count weights rounded up", mechanism="rounds",
          patches=lambda: [(counting, "count_weight", later.weight_rounded_up)]),
     Twin(name="histogram noise x 0.9", mechanism="rounds",
-         patches=lambda: [(rounds, "_drawn", later.histogram_with_less)]),
+         patches=lambda: [(rounds, "_draw_noise", later.histogram_with_less)]),
     Twin(name="a unit in several bins of the histogram", mechanism="rounds",
          patches=lambda: [(counting.Holders, "histogram", later.units_of_at_least)]),
     Twin(name="histogram's loss not counted", mechanism="rounds",

@@ -16,12 +16,11 @@ from murmurlog.errors import UsageError
 from murmurlog.privacy.korolova import korolova, korolova_alpha
 from murmurlog.privacy.noise_laws import check_noise, survival
 from murmurlog.privacy.safelog import (
-    any_shown,
     check_positive,
     check_threshold,
     sessions_sensitivity,
 )
-from murmurlog.privacy.thresholds import check_budget, per_item, turning_point
+from murmurlog.privacy.thresholds import any_of, check_budget, per_item, turning_point
 from murmurlog.privacy.zealous import (
     check_m,
     check_tau,
@@ -29,7 +28,6 @@ from murmurlog.privacy.zealous import (
     critical_items,
     pdp_tau2,
     scale_of,
-    some_shown,
 )
 
 MOST_QUERIES = 9  # l_s * l_q: the ways in which so many queries can be equal are 21,147
@@ -54,7 +52,7 @@ def zealous_pdp_threshold(
 def zealous_breach_mass(*, m: int, tau: int, tau2: float, lam: float, users: int) -> float:
     """The exact delta of probabilistic DP: that some item of exactly tau users is published."""
     p = survival(noise="laplace", scale=lam, x=tau2 - tau)
-    return some_shown(p, critical_items(m, tau, users))
+    return any_of(p, critical_items(m, tau, users))
 
 
 def zealous_printed_tau(m: int, epsilon: float) -> int:
@@ -108,7 +106,14 @@ def sessions_exact_delta(*, l_s: int, l_q: int, b: float, K: float) -> float:
             "queries in all); count distinct subsequences, whose delta is a formula"
         )
     tail = cache(lambda n: survival(noise="laplace", scale=b, x=K - n))
-    return max(any_shown([tail(n) for n in counts]) for counts in _multiplicities(l_s, l_q))
+    return max(_any_of([tail(n) for n in counts]) for counts in _multiplicities(l_s, l_q))
+
+
+def _any_of(tails: list[float]) -> float:
+    """The probability that at least one of independent items passes, each with its own tail."""
+    if any(p >= 1 for p in tails):
+        return 1.0
+    return -math.expm1(math.fsum(math.log1p(-p) for p in tails))
 
 
 @cache
@@ -184,7 +189,7 @@ def click_printed_transition_epsilon(*, q: int, b: float) -> float:
 def click_delta(*, q_f: int, b: float, K: float) -> float:
     """The delta that A_Click needs for queries outside its pool: that one of a user's shows."""
     check_positive(q_f=q_f)
-    return any_shown([survival(noise="laplace", scale=b, x=K - 1)] * q_f)
+    return any_of(survival(noise="laplace", scale=b, x=K - 1), q_f)
 
 
 def pool_epsilon(*, q_f: int, c_f: int, b: float, b_q: float, b_c: float) -> float:

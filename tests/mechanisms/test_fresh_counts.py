@@ -91,7 +91,7 @@ def test_histogram_and_weighted_counts_are_those_by_hand(size, rows, d2):
     unit, item = np.array(rows, np.int64).reshape(-1, 2).T
     found = holders_of_pairs(unit, item, size=size)
     assert found.histogram().tolist() == histogram_by_hand(held, size)
-    assert found.weighted(d2).tolist() == weighted_by_hand(held, size, d2)
+    assert found.weighted_counts(d2).tolist() == weighted_by_hand(held, size, d2)
 
 
 @pytest.mark.parametrize("many", [255, 256, 300, 66_000])
@@ -102,7 +102,7 @@ def test_a_unit_may_hold_more_items_than_one_or_two_bytes_count(many):
     item = np.concatenate([np.arange(many), [0, many]])
     holders = holders_of_pairs(unit, item, size=many + 1)
     assert holders.histogram().tolist() == histogram_by_hand(holdings, many + 1)
-    assert holders.weighted(3).tolist() == weighted_by_hand(holdings, many + 1, 3)
+    assert holders.weighted_counts(3).tolist() == weighted_by_hand(holdings, many + 1, 3)
     assert holders.m.max() == many
 
 
@@ -240,7 +240,9 @@ class Law:
         self.histogram = histogram_by_hand(held, SHARED)
         assert holders.histogram().tolist() == self.histogram
         self.weighted = {d2: np.array(weighted_by_hand(held, SHARED, d2)) for d2 in (2, 3, 4)}
-        assert all(holders.weighted(d2).tolist() == w.tolist() for d2, w in self.weighted.items())
+        assert all(
+            holders.weighted_counts(d2).tolist() == w.tolist() for d2, w in self.weighted.items()
+        )
         # Its own item has a weight of 1 / sqrt(bounded) in the only round; 0: it has none.
         room = schedule.thresholds[0] / GRID - 0.5 / GRID - 1 / math.sqrt(max(bounded, 1))
         self.leak = float(ndtr(-room / schedule.scales[0])) if bounded else 0.0
@@ -329,7 +331,7 @@ def test_units_cut_at_less_than_the_certified_bound_keep_the_claim():
     ]
     published = pa.table({"query": ["shared"]})
     holders = [find_holders(held, published) for held in sides]
-    moved = float(abs(np.subtract(*(each.weighted(1) for each in holders)))[0]) / GRID
+    moved = float(abs(np.subtract(*(each.weighted_counts(1) for each in holders)))[0]) / GRID
     assert moved == 1.0
     # What the real code gives to the own item in the only round.
     heaviest = [min(weights_of(held, held.first).values()) / GRID for held in sides]
@@ -344,8 +346,8 @@ def test_units_cut_at_less_than_the_certified_bound_keep_the_claim():
     assert real == pytest.approx(0.1308, abs=2e-4)
 
     class FirstVersion(WeightedCounts):
-        def moved(self, t, d):
-            return np.where((t < d) | (d == schedule.d), super().moved(t, d), 0.0)
+        def squared_shift(self, t, d):
+            return np.where((t < d) | (d == schedule.d), super().squared_shift(t, d), 0.0)
 
     first = replace(schedule, counts=FirstVersion(**vars(counts)))
     assert delta_of_rounds(first, epsilon=epsilon) == pytest.approx(0.1052, abs=2e-4)
@@ -502,4 +504,4 @@ def test_users_beyond_their_bound_hold_what_is_published(hostile):
 def test_no_published_item_has_no_holder():
     nothing = Holders(item=np.zeros(0, np.int64), m=np.zeros(0, np.int64), units=np.zeros(0, np.int64), size=5)  # fmt: skip
     assert nothing.histogram().tolist() == [0] * len(histogram_bins(5))
-    assert nothing.weighted(3).tolist() == [0] * 5
+    assert nothing.weighted_counts(3).tolist() == [0] * 5

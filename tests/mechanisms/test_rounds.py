@@ -152,7 +152,7 @@ def test_joint_calibration_is_better_than_the_sum_of_the_parts():
     shares, delta = (0.1, 0.15, 0.25, 0.5), 1e-6
     joint = solve_rounds(epsilon=1.0, delta=delta, d=100, shares=shares, memory=0.8, late=0.85)
     leak = max(
-        sum(float(joint.shown(k, np.array([t]), np.array([100.0]))[0]) for k in range(4))
+        sum(float(joint.leak(k, np.array([t]), np.array([100.0]))[0]) for k in range(4))
         for t in range(1, 101)
     )
     mu = math.sqrt(sum(1 / s**2 for s in joint.scales))

@@ -163,7 +163,7 @@ class FakesAmongAll(Rounds):
     """Fakes are chosen among all keys of the pool, also those that are held."""
 
     def _unheld(self, candidates, selected, entropy):
-        nobody = replace(selected, held=tuple(NO_KEYS for _ in selected.held))
+        nobody = replace(selected, held_keys=tuple(NO_KEYS for _ in selected.held_keys))
         return super()._unheld(candidates, nobody, entropy)
 
 
@@ -476,7 +476,7 @@ def test_one_norm_for_selected_and_earlier_keys():
     held = replace(held, earlier=pa.table({"query": ["e"]}))
     holders = find_holders(held, pa.table({"query": ["a", "e"]}))
     assert (holders.m == 2).all()
-    weights = holders.weighted(1) / 300 / GRID
+    weights = holders.weighted_counts(1) / 300 / GRID
     assert weights == pytest.approx([math.sqrt(1 / 2)] * 2, rel=1e-5)
     assert (weights**2).sum() <= 1
     assert set(holders.histogram().tolist()) == {0, 300}

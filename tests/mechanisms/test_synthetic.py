@@ -331,7 +331,7 @@ def test_fitted_weights_give_frequent_pairs_their_due():
     sizes = np.array([5000, 4000, 2000, 500])
     total = int(np.arange(1, 5) @ sizes)
     wanted = users / users.sum() * total
-    _, pair = invented.choose(invented.fitted_weights(users, sizes), sizes, entropy=SystemEntropy())
+    _, pair = invented.choose(invented.fit_weights(users, sizes), sizes, entropy=SystemEntropy())
     _, plain = invented.choose(users, sizes, entropy=SystemEntropy())
     assert len(pair) == len(plain) == total
     off, plain_off = (

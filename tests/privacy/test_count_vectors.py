@@ -140,8 +140,8 @@ def test_estimates_where_hardly_anybody_holds_more_than_d2():  # C9
 class WithoutOwnItems(WeightedCounts):
     """A broken theorem: counts cost nothing for a unit all of whose bounded items are its own."""
 
-    def moved(self, t, d):
-        return np.where(t < d, super().moved(t, d), 0.0)
+    def squared_shift(self, t, d):
+        return np.where(t < d, super().squared_shift(t, d), 0.0)
 
 
 def schedule_of(vector, counts):
@@ -224,7 +224,7 @@ def test_a_unit_may_hold_known_keys_besides_items_of_its_own():
     )
 
     def exact(square):
-        p = float(schedule.shown(0, np.ones(1), np.ones(1))[0])
+        p = float(schedule.leak(0, np.ones(1), np.ones(1))[0])
         return p + (1 - p) * gaussian_delta(epsilon=3.0 - math.log1p(-p), mu=math.sqrt(square))
 
     loss = schedule.counts.loss

@@ -10,7 +10,7 @@ import pytest
 from murmurlog.counting.public_sets.sets import least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.privacy import (
-    advanced,
+    advanced_composition,
     compose,
     delta_of_threshold,
     group,
@@ -134,7 +134,9 @@ def compute(name, x):
     if family == "compose":
         one = Guarantee(epsilon=x["eps"], delta=x["delta"])
         basic = compose([one] * x["R"])
-        more = advanced(epsilon=x["eps"], delta=x["delta"], releases=x["R"], slack=x["delta_prime"])
+        more = advanced_composition(
+            epsilon=x["eps"], delta=x["delta"], releases=x["R"], slack=x["delta_prime"]
+        )
         return [basic.epsilon, basic.delta, *more]
     raise AssertionError(f"no formula for {name}")
 

@@ -515,7 +515,7 @@ class Replay:
         own, T, sd = s.own[k], self.mechanism._thresholds[k][self.pool], s.sd(k) * GRID
         least = np.maximum(self.mechanism._give_up(k)[self.pool], T - 8 * sd)
         low = np.ceil(np.minimum(T, least)).astype(np.int64)
-        needed = np.rint(self.mechanism._needed(k)[self.pool]).astype(np.int64)
+        needed = np.rint(self.mechanism._target(k)[self.pool]).astype(np.int64)
         u = rng.random(size)
         borders = np.array([T, T - own, low, low - own, needed])
         targets = {
@@ -553,7 +553,7 @@ class Replay:
         for d2 in D2:
             counts = [np.zeros(len(self.at), np.int64) for _ in found]
             for values, holders in zip(counts, found, strict=True):
-                values[item] = holders.weighted(d2)
+                values[item] = holders.weighted_counts(d2)
             allowed = [(GRID**2 * d2 * part, one) for part in there]
             self._compare(self._squares(counts[0] - counts[1]), allowed, "counts")
 
@@ -790,7 +790,9 @@ def weigh_by_place(items):
     place = np.arange(len(unit)) - np.searchsorted(unit, unit)
     attention = np.empty(len(unit), np.int64)
     attention[order] = np.maximum(FULL - place, 1)
-    return module._summed(items.item, items.keys, give_weights(items.unit, attention, grid=GRID))
+    return module._add_weights(
+        items.item, items.keys, give_weights(items.unit, attention, grid=GRID)
+    )
 
 
 def weigh_to_the_nearest(items):
@@ -798,14 +800,14 @@ def weigh_to_the_nearest(items):
     attention = items.attention[items.item]
     squares = np.bincount(items.unit, weights=attention**2)
     given = np.rint(attention * GRID / np.sqrt(squares[items.unit])).astype(np.int64)
-    return module._summed(items.item, items.keys, given)
+    return module._add_weights(items.item, items.keys, given)
 
 
 def weigh_first_to_the_nearest(items):
     """The same in the first round."""
     held = np.bincount(items.unit)
     given = np.rint(GRID / np.sqrt(held[items.unit])).astype(np.int64)
-    return module._summed(items.item, items.keys, given)
+    return module._add_weights(items.item, items.keys, given)
 
 
 def weigh_two_classes(items):
@@ -816,7 +818,7 @@ def weigh_two_classes(items):
     inside = places_of(items.keys, distinct_keys(listed)) >= 0
     classes = 2 * items.unit.astype(np.int64) + inside[items.item]
     given = give_weights(classes, items.attention[items.item], grid=GRID)
-    return module._summed(items.item, items.keys, given)
+    return module._add_weights(items.item, items.keys, given)
 
 
 def count_weight_to_the_nearest(m, d2):
@@ -826,7 +828,7 @@ def count_weight_to_the_nearest(m, d2):
 
 def holders_by_bounded_sets(candidates, published):
     """m of a unit's bounded set, but its weight for all that it holds."""
-    listed, rows = candidates.listed(published), Counter()
+    listed, rows = candidates.share_published(published), Counter()
     bounded = candidates.bounded.values
     everything = candidates.counted.results(partial(candidates.pairs, published=listed()))
     for part, (units, places) in zip(bounded, everything, strict=True):
@@ -980,7 +982,7 @@ def measure_leak(mechanism, *, worlds, own, crowd, claim, entropy):
 def claimed_chance(schedule, own):
     """The theorem's bound on the chance that one of `own` items of a unit with d in all shows."""
     t, d = np.array([float(own)]), np.array([float(schedule.d)])
-    return float(sum(schedule.shown(k, t, d)[0] for k in range(schedule.rounds)))
+    return float(sum(schedule.leak(k, t, d)[0] for k in range(schedule.rounds)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ from murmurlog.privacy import (
     check_neighbours,
     korolova_delta,
     noise_sd,
-    rounded_up,
+    round_up,
     sides,
     survival,
 )
@@ -60,13 +60,13 @@ if TYPE_CHECKING:
 SELECT = 0.5  # of a table's epsilon on the selection, the rest on the counts
 
 
-def _prepare_lists(path: Path, asked: Asked) -> pa.Table:
+def _prepare_lists(path: Path, request: Asked) -> pa.Table:
     """What is on the public lists, cleaned as the log is."""
     from murmurlog.counting.public_sets.result_lists import read_lists
 
-    if not {"query", "click"} <= set(asked.mechanisms):
+    if not {"query", "click"} <= set(request.mechanisms):
         raise UsageError("--result-lists needs the tables query and click")
-    return read_lists(Path(path), url=asked.url, keys=asked.keys)
+    return read_lists(Path(path), url=request.url, keys=request.keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,7 @@ class Korolova(Mechanism):
             kept.append(shard.keys[selected])
             counts.append(shard.sums[selected])
         # Get-Query-Counts: fresh noise, independent of the selection, hence without its bias.
-        return _counted(
+        return _with_fresh_counts(
             tally, np.concatenate(kept), np.concatenate(counts), self.b_q, entropy.stream("count")
         )
 
@@ -273,10 +273,10 @@ class KorolovaLists(Pure):
         from murmurlog.counting.public_sets.sets import Listed
         from murmurlog.counting.tally import with_candidates
 
-        listed = view.options["result_lists"]
-        only = Listed(table=listed).inside(log)
+        lists = view.options["result_lists"]
+        only = Listed(table=lists).inside(log)
         clicks = tally_view(log, view, per_user=self.d, entropy=entropy, only=only)
-        return with_candidates(clicks, listed, log.text_keys)
+        return with_candidates(clicks, lists, log.text_keys)
 
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(query, url, users, ...) of every pair of the lists; the tally holds unclicked ones as 0."""
@@ -285,7 +285,7 @@ class KorolovaLists(Pure):
             raise Refused("korolova-lists is proved for the keys of a public list, not of a log")
         (shard,) = tally
         # Get-Click-Counts: number of users who clicked u for q, plus Lap(b_c).
-        return _counted(tally, shard.keys, shard.sums, self.b_c, entropy.stream("count"))
+        return _with_fresh_counts(tally, shard.keys, shard.sums, self.b_c, entropy.stream("count"))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Other counts than of users, or errors too small."""
@@ -312,14 +312,14 @@ def keep_published(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """The tables without rows that name a query which the query table does not hold under their value."""
     if "query" not in tables:
         return dict(tables)
-    known = _queries_in(tables["query"], "query")
-    kept = dict(tables)
+    published = _queries_in(tables["query"], "query")
+    result = dict(tables)
     for name in ("click", "pair"):
         for key in ("query", "next_query"):
-            if name in kept and key in kept[name].column_names:
-                queries = _queries_in(kept[name], key)
-                kept[name] = kept[name].filter(pc.is_in(queries, value_set=known))
-    return kept
+            if name in result and key in result[name].column_names:
+                queries = _queries_in(result[name], key)
+                result[name] = result[name].filter(pc.is_in(queries, value_set=published))
+    return result
 
 
 def _queries_in(table: pa.Table, key: str) -> pa.ChunkedArray:
@@ -328,7 +328,7 @@ def _queries_in(table: pa.Table, key: str) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(table[key], *value, SEPARATOR)
 
 
-def _counted(
+def _with_fresh_counts(
     tally: Tally, keys: Keys, true: Integers, scale: float | None, entropy: Entropy
 ) -> pa.Table:
     """The items with a fresh noisy count, its standard error and whether it is reliable."""
@@ -341,4 +341,4 @@ def _counted(
 
 def _scale(sensitivity: int, epsilon: float) -> float:
     """The noise for a part of epsilon, rounded up, so that the parts never add up to more."""
-    return rounded_up(sensitivity / epsilon * SAFETY)
+    return round_up(sensitivity / epsilon * SAFETY)

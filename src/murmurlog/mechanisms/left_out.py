@@ -38,7 +38,7 @@ from murmurlog.privacy import (
     gaussian_delta,
     mu_of,
     noise_sd,
-    rounded_up,
+    round_up,
     sides,
 )
 from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
@@ -83,7 +83,7 @@ class LeftOut(Mechanism):
     def for_loss(cls, loss: Loss, *, d: int, neighbours: str = "add-remove") -> Self:
         """The noise that costs at most this mu; there are no keys to pay for."""
         check_letters(d=d)
-        return cls(d=d, sigma=rounded_up(_sensitivity(d, neighbours) / loss.mu))
+        return cls(d=d, sigma=round_up(_sensitivity(d, neighbours) / loss.mu))
 
     @classmethod
     def solve(
@@ -145,16 +145,16 @@ class LeftOut(Mechanism):
         )
         from murmurlog.logs.text_keys import KeyList
 
-        published = log.text_keys.columns([view.published["query"]["query"]])
-        known = log.partitions.share(KeyList.of(published))
+        queries = KeyList.of(log.text_keys.columns([view.published["query"]["query"]]))
+        published = log.partitions.share(queries)
         bound = Bound(per_unit=self.d, count="rows")
-        searches = log.partitions.derive(partial(first_searches, bound=bound, known=known))
+        searches = log.partitions.derive(partial(first_searches, bound=bound, known=published))
         shards = searches.add_up(sum_queries)
-        rows = np.sum([*searches.results(count_rows)], axis=0)
-        queries = np.sum([count_queries(shard) for shard in shards], axis=0)
+        row_counts = np.sum([*searches.results(count_rows)], axis=0)
+        query_counts = np.sum([count_queries(shard) for shard in shards], axis=0)
         shards.close()
         searches.close()
-        counts = [*rows.tolist(), *queries.tolist()]
+        counts = [*row_counts.tolist(), *query_counts.tolist()]
         return {key: number for key, number in zip(BINS, counts, strict=True) if number}
 
     def release(self, gathered: dict[tuple[str, str, str], int], *, entropy: Entropy) -> pa.Table:

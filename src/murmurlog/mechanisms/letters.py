@@ -41,50 +41,56 @@ class _Field:
 @cache
 def _fields(mechanism: Any) -> tuple[_Field, ...]:
     hints = get_type_hints(mechanism, include_extras=True)
-    found = []
-    for each in fields(mechanism):
-        for letter in getattr(hints[each.name], "__metadata__", ()):
-            plain = hints[each.name].__origin__
+    letter_fields = []
+    for field in fields(mechanism):
+        for letter in getattr(hints[field.name], "__metadata__", ()):
+            plain = hints[field.name].__origin__
             kinds = [kind for kind in get_args(plain) or (plain,) if kind is not type(None)]
-            found.append(_Field(name=each.name, kind=kinds[0], letter=letter, default=each.default))
-    return tuple(found)
+            letter_fields.append(
+                _Field(name=field.name, kind=kinds[0], letter=letter, default=field.default)
+            )
+    return tuple(letter_fields)
 
 
 def to_text(name: str, mechanism: Any) -> str:
     """name(letter=value, ...), without letters that are not set."""
-    values = [(each.name, getattr(mechanism, each.name)) for each in _fields(mechanism.__class__)]
-    shown = ", ".join(f"{letter}={value}" for letter, value in values if value is not None)
-    return f"{name}({shown})"
+    values = [
+        (field.name, getattr(mechanism, field.name)) for field in _fields(mechanism.__class__)
+    ]
+    parts = ", ".join(f"{letter}={value}" for letter, value in values if value is not None)
+    return f"{name}({parts})"
 
 
 def to_parameters(mechanism: Any) -> dict[str, Any]:
     """The values by their full names."""
-    found = _fields(mechanism.__class__)
-    return {each.letter.parameter: getattr(mechanism, each.name) for each in found}
+    return {
+        field.letter.parameter: getattr(mechanism, field.name)
+        for field in _fields(mechanism.__class__)
+    }
 
 
 def from_letters(name: str, mechanism: type, letters: dict[str, str]) -> dict[str, Any]:
     """The fields that letters give; raises if one is missing, unknown or no number."""
     left = dict(letters)
-    made: dict[str, Any] = {}
-    for each in _fields(mechanism):
-        if each.letter.above is not None:
-            made[each.name] = _threshold(left, each.name, each.letter.above)
+    values: dict[str, Any] = {}
+    for field in _fields(mechanism):
+        if field.letter.above is not None:
+            values[field.name] = _threshold(left, field.name, field.letter.above)
             continue
-        given = [letter for letter in (each.name, *each.letter.also) if letter in left]
-        if not given and each.default is not MISSING:
+        names = (field.name, *field.letter.also)
+        if field.default is not MISSING and not any(name in left for name in names):
             continue
-        if each.kind is str:
-            made[each.name] = left.pop(each.name)
-        elif each.letter.exact:
-            made[each.name] = _size(left, each.name)
+        if field.kind is str:
+            values[field.name] = left.pop(field.name)
+        elif field.letter.exact:
+            values[field.name] = _size(left, field.name)
         else:
-            value = number(left, each.name, *each.letter.also)
-            made[each.name] = whole(value, each.name) if each.kind is int else value
+            value = number(left, *names)
+            values[field.name] = whole(value, field.name) if field.kind is int else value
     if left:
-        known = ", ".join(each.name for each in _fields(mechanism))
-        raise UsageError(f"{name} has no parameter {', '.join(left)}: use {known}")
-    return made
+        usable = ", ".join(field.name for field in _fields(mechanism))
+        raise UsageError(f"{name} has no parameter {', '.join(left)}: use {usable}")
+    return values
 
 
 def _size(left: dict[str, str], name: str) -> int:
@@ -119,19 +125,19 @@ def read_letters(text: str) -> dict[str, str]:
 
 def number(letters: dict[str, str], *names: str, default: float | None = None) -> float:
     """The value given under any one of the names; takes it out of `letters`."""
-    given = [name for name in names if name in letters]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} are the same parameter: give one")
-    if not given:
+    spellings = [name for name in names if name in letters]
+    if len(spellings) > 1:
+        raise UsageError(f"{' and '.join(spellings)} are the same parameter: give one")
+    if not spellings:
         if default is None:
             raise UsageError(f"missing parameter {names[0]}")
         return default
-    text = letters.pop(given[0])
+    text = letters.pop(spellings[0])
     try:
         # The text of a mechanism may hold inf; callers that need a finite number check for it.
         return float(text) if text in ("inf", "nan") else decimal(text)
     except ValueError:
-        raise UsageError(f"{given[0]} must be a number, not {text!r}") from None
+        raise UsageError(f"{spellings[0]} must be a number, not {text!r}") from None
 
 
 def whole(value: float, name: str) -> int:

@@ -48,7 +48,7 @@ from murmurlog.privacy import (
     SAFETY,
     check_budget,
     check_neighbours,
-    rounded_up,
+    round_up,
     sides,
     survival,
 )
@@ -162,7 +162,7 @@ class Pool(Pure):
                 "pool needs a public pool: give its file with --pool, or plan with --set d=..,b=..,N=.."
             )
         check_letters(d=d)
-        b = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
+        b = round_up(sides(neighbours) * d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
         return cls(d=d, b=b, N=size, T=least_threshold(scale=b, size=size, fakes=fakes))
 

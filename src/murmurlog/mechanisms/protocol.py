@@ -22,10 +22,12 @@ from murmurlog.privacy import ALWAYS, Guarantee, Loss, check_neighbours, noise_s
 from murmurlog.privacy.sampler import Entropy, sampler_delta
 
 if TYPE_CHECKING:
-    from murmurlog.counting.bound import Bound
-    from murmurlog.counting.items import ItemFinder
+    from murmurlog.counting.bound import Bound, Mask
+    from murmurlog.counting.items import ItemFinder, Items
+    from murmurlog.counting.public_sets.labels import Labels
     from murmurlog.counting.tally import Tally
     from murmurlog.logs.log import Log
+    from murmurlog.logs.text_keys import KeyList
 
 FOLLOWING = ("pair", "click", "session")  # tables that name queries and can be counted after them
 ITEMS = ("keyword", "query", "pair", "click", "itemset")  # what a unit holds several of
@@ -50,17 +52,29 @@ class View:
     count_from: datetime | None = None  # the same for counts
     say: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
 
-    def finder(self, log: "Log", **more: Any) -> "ItemFinder":
+    def finder(
+        self,
+        log: "Log",
+        *,
+        longest: int | None = None,
+        labels: "Labels | None" = None,
+        since: datetime | None = None,
+        excluded: "Callable[[], KeyList] | None" = None,
+        only: "Callable[[Items], Mask] | None" = None,
+    ) -> "ItemFinder":
         """How this view's items are found in a partition; only items of published queries, once those are."""
         from murmurlog.counting.items import ItemFinder
         from murmurlog.logs.text_keys import KeyList
 
-        known = self.published.get("query") if self.kind in FOLLOWING else None
-        if known is not None:
-            columns = known.select(list(keys_of("query", self.by))).columns
-            more["known"] = log.partitions.share(KeyList.of(log.text_keys.columns(columns)))
+        queries, published = self.published.get("query"), None
+        if queries is not None and self.kind in FOLLOWING:
+            columns = queries.select(list(keys_of("query", self.by))).columns
+            published = log.partitions.share(KeyList.of(log.text_keys.columns(columns)))
         kind = {"itemset": "query", "log": "click"}.get(self.kind, self.kind)
-        return ItemFinder(kind=kind, by=self.by, gap=math.floor(self.gap * 1e6), **more)
+        return ItemFinder(
+            kind=kind, by=self.by, gap=math.floor(self.gap * 1e6), longest=longest, labels=labels,
+            known=published, since=since, excluded=excluded, only=only,
+        )  # fmt: skip
 
     def bound(
         self,
@@ -195,7 +209,12 @@ class Unprotected(Mechanism):
     """A mechanism without a guarantee, for comparison."""
 
     def guarantee(
-        self, *, unit: str = "user", neighbours: str = "add-remove", **_: Any
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
     ) -> Guarantee:
         return Guarantee.nothing(unit=unit, neighbours=neighbours)
 
@@ -264,12 +283,12 @@ def fault_of_counts(table: pa.Table, *, count: str | None, least_error: float = 
 
     A table without counts is always fine: dropping counts is post-processing.
     """
-    found = count_of(table)
-    if found is None or not table.num_rows:
+    column = count_of(table)
+    if column is None or not table.num_rows:
         return None
-    if found != count:
-        return f"counts {found}"
-    if pc.min(table[f"{found}_stderr"]).as_py() < least_error * (1 - 1e-9):
+    if column != count:
+        return f"counts {column}"
+    if pc.min(table[f"{column}_stderr"]).as_py() < least_error * (1 - 1e-9):
         return "states smaller errors than its noise has"
     return None
 
@@ -281,7 +300,7 @@ def tally_view(
     per_user: int,
     count: str = "users",
     entropy: Entropy,
-    only: Any = None,
+    only: "Callable[[Items], Mask] | None" = None,
 ) -> "Tally":
     """How many units hold each item of the view's table, `per_user` items a unit at most."""
     from murmurlog.counting.subsequences import Sets, items_for, sets_of

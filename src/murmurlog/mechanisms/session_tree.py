@@ -99,11 +99,11 @@ class SessionTree(Mechanism):
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Sessions by itself, all other tables by rounds; keys alone have no counts to spend on."""
-        known = Rounds.option_names()
-        name, chosen = Rounds.for_table(table, {n: options[n] for n in options if n in known})
+        of_rounds = Rounds.option_names()
+        name, chosen = Rounds.for_table(table, {n: options[n] for n in options if n in of_rounds})
         if table in ITEMS:
             return name, chosen
-        cut = {n: options[n] for n in options if n not in known}
+        cut = {n: options[n] for n in options if n not in of_rounds}
         return cls.name, {**cut, **chosen}
 
     @classmethod
@@ -115,7 +115,11 @@ class SessionTree(Mechanism):
         d: int,
         neighbours: str = "add-remove",
         noise: str | None = None,
-        **options: Any,
+        sessions_per_user: int = L_S,
+        queries_per_session: int = L_Q,
+        rounds: int | None = None,
+        count_share: float = COUNT_SHARE,
+        count_per_user: int | None = None,
     ) -> Self:
         """The lowest thresholds that keep (epsilon, delta); d follows from the options."""
         check_budget(epsilon, delta)
@@ -123,23 +127,19 @@ class SessionTree(Mechanism):
         check_noise_kind(cls.name, noise, "gaussian")
         left = delta
         for _ in range(2):  # the cost of the sampler depends slightly on the scales
-            made = min(
-                (
-                    cls.for_loss(
-                        Loss(
-                            mu=mu_of(epsilon, left * (1 - keys) / SAFETY), keys=left * keys / SAFETY
-                        ),
-                        d=d,
-                        neighbours=neighbours,
-                        **options,
-                    )
-                    for keys in KEY_SHARES
-                ),
-                key=cls.bar,
-            )
-            if made.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
-                return made
-            left = delta - 1.1 * made._sampler_cost(epsilon)
+            solutions = []
+            for share in KEY_SHARES:
+                mu = mu_of(epsilon, left * (1 - share) / SAFETY)
+                solution = cls.for_loss(
+                    Loss(mu=mu, keys=left * share / SAFETY), d=d, neighbours=neighbours,
+                    sessions_per_user=sessions_per_user, queries_per_session=queries_per_session,
+                    rounds=rounds, count_share=count_share, count_per_user=count_per_user,
+                )  # fmt: skip
+                solutions.append(solution)
+            best = min(solutions, key=cls.bar)
+            if best.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
+                return best
+            left = delta - 1.1 * best._sampler_cost(epsilon)
             if left <= delta / 2:
                 break
         raise below_sampler(delta, epsilon)

@@ -35,7 +35,7 @@ from murmurlog.privacy import (
     Loss,
     check_budget,
     check_neighbours,
-    rounded_up,
+    round_up,
     sides,
 )
 from murmurlog.privacy import sessions as accounting
@@ -57,11 +57,11 @@ MOST_LABELS = 10_000
 CUT = {"sessions_per_user": "l_s", "queries_per_session": "l_q", "subsequences": "subsequences"}
 
 
-def _prepare_labels(given: str, asked: Asked) -> Any:
+def _prepare_labels(file: str, request: Asked) -> Any:
     """The public map from queries to labels."""
     from murmurlog.counting.public_sets.labels import read_labels
 
-    return read_labels(str(given), keys=asked.keys)
+    return read_labels(str(file), keys=request.keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,9 +148,18 @@ class _OfCut(Mechanism):
         """The mechanism that makes noisy counts of what units hold."""
         raise NotImplementedError
 
-    def guarantee(self, **terms: Any) -> Guarantee:
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
         """That of the counting mechanism, for Delta f distinct items a unit."""
-        return self.counting().guarantee(**terms)
+        return self.counting().guarantee(
+            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
+        )
 
     def release(self, gathered: Any, /, *, entropy: Entropy) -> pa.Table:
         """(queries, users, users_stderr, reliable) of what is published."""
@@ -224,8 +233,8 @@ class Sessions(_OfCut):
         """From l_s, l_q, subsequences, noise, scale (also b or sigma), and T or K."""
         left = dict(letters)
         cut = _cut(left)
-        made = Threshold.from_letters({"d": str(cut.d), **left})
-        return cls(cut=cut, noise=made.noise, scale=made.scale, T=made.T)
+        threshold = Threshold.from_letters({"d": str(cut.d), **left})
+        return cls(cut=cut, noise=threshold.noise, scale=threshold.scale, T=threshold.T)
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -255,10 +264,10 @@ class Sessions(_OfCut):
     ) -> Self:
         """The least T that keeps (epsilon, delta); d is not used, for l_s and l_q give the bound."""
         cut = Cut(l_s=l_s, l_q=l_q, subsequences=subsequences)
-        made = Threshold.solve(
+        threshold = Threshold.solve(
             epsilon=epsilon, delta=delta, d=cut.d, neighbours=neighbours, noise=noise
         )
-        return cls(cut=cut, noise=made.noise, scale=made.scale, T=made.T)
+        return cls(cut=cut, noise=threshold.noise, scale=threshold.scale, T=threshold.T)
 
     @classmethod
     def for_loss(
@@ -273,8 +282,8 @@ class Sessions(_OfCut):
     ) -> Self:
         """Gaussian noise and the least T that cost at most this loss."""
         cut = Cut(l_s=l_s, l_q=l_q, subsequences=subsequences)
-        made = Threshold.for_loss(loss, d=cut.d, neighbours=neighbours)
-        return cls(cut=cut, noise=made.noise, scale=made.scale, T=made.T)
+        threshold = Threshold.for_loss(loss, d=cut.d, neighbours=neighbours)
+        return cls(cut=cut, noise=threshold.noise, scale=threshold.scale, T=threshold.T)
 
     def loss(self, *, neighbours: str = "add-remove") -> Loss:
         """What it costs beside others: as many subsequences as a unit can have."""
@@ -336,7 +345,7 @@ class LabelPaths(_OfCut):
         left = dict(letters)
         left.pop("noise", None)
         cut = _cut(left)
-        made = cls(
+        mechanism = cls(
             cut=cut,
             b=number(left, "b", "scale"),
             L=whole(number(left, "L"), "L"),
@@ -344,7 +353,7 @@ class LabelPaths(_OfCut):
         )
         if left:
             raise UsageError(f"label-paths has no parameter {', '.join(left)}")
-        return made
+        return mechanism
 
     @classmethod
     def solve(
@@ -366,7 +375,7 @@ class LabelPaths(_OfCut):
         check_neighbours(neighbours)
         check_noise_kind("label-paths", noise)
         cut = Cut(l_s=l_s, l_q=l_q, subsequences=subsequences)
-        b = rounded_up(sides(neighbours) * cut.d / epsilon * SAFETY)
+        b = round_up(sides(neighbours) * cut.d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
         size = _paths(labels, cut.l_q)
         T = least_threshold(scale=b, size=size, fakes=fakes) if fakes < size else 1

@@ -29,12 +29,13 @@ from murmurlog.privacy import (
     SAFETY,
     Guarantee,
     Loss,
+    any_of,
     delta_of_threshold,
     epsilon_of_threshold,
     pass_probability,
     per_item,
     real_threshold,
-    rounded_up,
+    round_up,
     sides,
     solve_integer_threshold,
     survival,
@@ -93,13 +94,13 @@ class Threshold(Mechanism):
     ) -> Self:
         """The parameters with the least T that keep (epsilon, delta); by default either noise."""
         check_letters(d=d)  # the search keeps a number for each item
-        found = []
+        solutions = []
         for name in (noise,) if noise else NOISES:
             scale, T = solve_integer_threshold(
                 noise=name, epsilon=epsilon, delta=delta, d=d, neighbours=neighbours
             )
-            found.append(cls(noise=name, d=d, scale=scale, T=T))
-        best = min(found, key=lambda each: each.T)
+            solutions.append(cls(noise=name, d=d, scale=scale, T=T))
+        best = min(solutions, key=lambda mechanism: mechanism.T)
         if best.guarantee(epsilon=epsilon, neighbours=neighbours).delta > delta:
             raise below_sampler(delta, epsilon)
         return best
@@ -205,7 +206,7 @@ class Threshold(Mechanism):
         """Gaussian noise and the least T that cost at most this loss."""
         check_letters(d=d)
         c = sides(neighbours)
-        scale = rounded_up(math.sqrt(c * d) / loss.mu)
+        scale = round_up(math.sqrt(c * d) / loss.mu)
         check_letters(scale=scale)  # beyond it, T + 1 can be the same number as T
         p = per_item(loss.keys / c, d)
         T = math.ceil(1 - scale * float(ndtri(p)) + 0.5)
@@ -219,7 +220,7 @@ class Threshold(Mechanism):
         p = pass_probability(
             noise=self.noise, scale=self.scale, threshold=real_threshold(self.noise, self.T)
         )
-        keys = min(1.0, -c * math.expm1(self.d * math.log1p(-p)) * math.sqrt(SAFETY))
+        keys = min(1.0, c * any_of(p, self.d) * math.sqrt(SAFETY))
         if self.noise == "geometric":
             return Loss(keys=keys, draws=((self.scale, c * self.d),))
         return Loss(mu=math.sqrt(c * self.d) / self.scale, keys=keys)

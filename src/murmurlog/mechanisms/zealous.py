@@ -42,12 +42,13 @@ from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
     Guarantee,
+    any_of,
     check_budget,
     check_neighbours,
     delta_of_threshold,
     noise_sd,
     per_item,
-    rounded_up,
+    round_up,
     sides,
     survival,
 )
@@ -63,15 +64,15 @@ NOTIONS = ("dp", "pdp")
 MOST_LAM = 1e4  # up to here the slack in lam covers the sampler's relative error
 
 
-def _prepare_keywords(given: bool, asked: Asked) -> bool:
+def _prepare_keywords(switch: bool, request: Asked) -> bool:
     """Raises if queries cannot be made of published keywords."""
-    if asked.by:
+    if request.by:
         raise UsageError("--by and --via-keywords do not go together: keywords are counted for all")
-    if list(asked.mechanisms)[:1] != ["keyword"]:
+    if list(request.mechanisms)[:1] != ["keyword"]:
         raise UsageError(
             "--via-keywords needs the keyword table before all others: --tables keyword,query"
         )
-    return given
+    return switch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +169,7 @@ class Zealous(Mechanism):
         check_neighbours(neighbours)
         check_noise_kind("zealous", noise)
         check_letters(d=d)
-        lam = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
+        lam = round_up(sides(neighbours) * d / epsilon * SAFETY)
         check_letters(lam=lam)
         if users is not None:
             return cls._solve_pdp(d, lam, delta, users)
@@ -191,7 +192,7 @@ class Zealous(Mechanism):
             # 1 - e^(-1/lam): then "not published" is no likelier without a user by more than e^(1/lam)
             p = min(per_item(target, n), -math.expm1(-1 / lam))
             tries.append(cls(m=m, lam=lam, tau=tau, T=_least_T(lam, tau, p), users=users))
-        return min(tries, key=lambda each: each.T)
+        return min(tries, key=lambda mechanism: mechanism.T)
 
     @property
     def p(self) -> float:
@@ -246,7 +247,7 @@ class Zealous(Mechanism):
         if self.p > -math.expm1(-1 / self.lam):
             raise UsageError(f"{self} is not probabilistic DP at any delta: T is too near tau")
         n = _critical(self.users, self.m, self.tau)
-        mass = -math.expm1(n * math.log1p(-self.p)) * math.sqrt(SAFETY)
+        mass = any_of(self.p, n) * math.sqrt(SAFETY)
         return min(1.0, mass + _far_tail(n, self.lam))
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
@@ -256,24 +257,26 @@ class Zealous(Mechanism):
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of the published items."""
         check_bound(tally, self.m)
-        kept, noisy, stream = [], [], entropy.stream("select")
+        passing, noisy, stream = [], [], entropy.stream("select")
         for shard in tally:
             # 3. Only items of at least tau users go on.
             enough = shard.sums >= self.tau
             users, keys = shard.sums[enough], shard.keys[enough]
             # 4. One draw for each.
-            shown = users + draw(
+            counts = users + draw(
                 noise="geometric", scale=self.lam, count=len(users), entropy=stream, keys=keys
             )
             # 5. and 6. Publish what passes tau'.
-            passed = shown >= self.T
-            kept.append(keys[passed])
-            noisy.append(shown[passed])
-        values, table = np.concatenate(noisy), tally.table(np.concatenate(kept))
+            passed = counts >= self.T
+            passing.append(keys[passed])
+            noisy.append(counts[passed])
+        values, table = np.concatenate(noisy), tally.table(np.concatenate(passing))
         if self.users is not None:  # PDP: as drawn, because a correction might merge two outputs
             return with_noise_error(table, values, scale=self.lam)
-        made = Selection("geometric", self.lam, self.T).estimates(values)
-        return with_counts(table, made.users, stderr=made.stderr, reliable=made.reliable)
+        estimates = Selection("geometric", self.lam, self.T).estimates(values)
+        return with_counts(
+            table, estimates.users, stderr=estimates.stderr, reliable=estimates.reliable
+        )
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Other counts than of users, errors too small, or PDP without the counts it is about."""

@@ -22,7 +22,7 @@ from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.pool import OnDomain, Pool, check_sampler, tally_inside
 from murmurlog.mechanisms.protocol import Mechanism, View, check_noise_kind, fault_of_counts
 from murmurlog.mechanisms.public_pools import FAKES
-from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
+from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, round_up, sides
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.privacy.selection_bias import Selection
 
@@ -80,13 +80,22 @@ class ViaKeywords(Mechanism):
         check_neighbours(neighbours)
         check_noise_kind("zealous", noise)
         check_letters(d=d)
-        b = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
+        b = round_up(sides(neighbours) * d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
         return cls(d=d, b=b, fakes=fakes)
 
-    def guarantee(self, **terms: Any) -> Guarantee:
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
         """(c d / b, 0) given the published keywords, whatever they are and whatever T is."""
-        proved = Pool(d=self.d, b=self.b, N=1, T=1).guarantee(**terms)
+        proved = Pool(d=self.d, b=self.b, N=1, T=1).guarantee(
+            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
+        )
         # The set follows from published output, not from a pool that is assumed to be public.
         return replace(proved, assumptions=tuple(a for a in proved.assumptions if a != "A4"))
 
@@ -121,9 +130,9 @@ class ViaKeywords(Mechanism):
         if "keyword" not in others:
             return "there is no keyword table that its queries could be made of"
         domain = _domain(others["keyword"])
-        known = set(domain.words if domain else ())
-        made = ([*query.split(" ")] for query in table["query"].to_pylist())
-        if any(len(words) > WORDS or not known.issuperset(words) for words in made):
+        keywords = set(domain.words if domain else ())
+        queries = (query.split(" ") for query in table["query"].to_pylist())
+        if any(len(words) > WORDS or not keywords.issuperset(words) for words in queries):
             return "holds a query that is not made of published keywords"
         if domain is None:
             return None

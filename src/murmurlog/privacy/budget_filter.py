@@ -117,13 +117,13 @@ def mu_of_draws(scale: float, draws: int) -> float:
     below = np.arange(draws)  # k - 1
     p, q = 1 / (1 + a), a / (1 + a)
     # -Phi^-1(Q(X >= k)) - Phi^-1(P(X < k)), each by its smaller tail
-    one = np.where(
+    moved = np.where(
         bdtrc(below, draws, q) < 0.5, -ndtri(bdtrc(below, draws, q)), ndtri(bdtr(below, draws, q))
     )
-    other = np.where(
+    unmoved = np.where(
         bdtr(below, draws, p) < 0.5, -ndtri(bdtr(below, draws, p)), ndtri(bdtrc(below, draws, p))
     )
-    return float(np.max(one + other))
+    return float(np.max(moved + unmoved))
 
 
 def amounts_of(loss: Loss, *, distance: float = 0.0, limits: Amounts | None = None) -> Amounts:

@@ -47,7 +47,9 @@ def compose(parts: Sequence[Guarantee]) -> Guarantee:
     )
 
 
-def advanced(*, epsilon: float, delta: float, releases: int, slack: float) -> tuple[float, float]:
+def advanced_composition(
+    *, epsilon: float, delta: float, releases: int, slack: float
+) -> tuple[float, float]:
     """(epsilon, delta) of `releases` equal releases by advanced composition, for comparison."""
     root = math.sqrt(2 * releases * math.log(1 / slack))
     return (
@@ -98,7 +100,7 @@ def delta_of_losses(losses: Sequence[Loss], *, epsilon: float) -> float:
     mu = math.sqrt(math.fsum(loss.mu**2 for loss in losses))
     keys = math.fsum(loss.keys for loss in losses)
     draws = [draw for loss in losses for draw in loss.draws]
-    pure = [each for loss in losses for each in loss.pure]
+    pure = [value for loss in losses for value in loss.pure]
     bounded = math.fsum(n / scale for scale, n in draws) + math.fsum(pure)
     if not draws and not pure:
         noise = gaussian_delta(epsilon=epsilon, mu=mu) if mu else 0.0
@@ -123,11 +125,11 @@ def _noise_delta(
         pld.from_discrete_laplace_mechanism(1 / scale, **grid).self_compose(n) for scale, n in draws
     ]
     parts += [
-        pld.from_privacy_parameters(DifferentialPrivacyParameters(each), **grid) for each in pure
+        pld.from_privacy_parameters(DifferentialPrivacyParameters(value), **grid) for value in pure
     ]
     if mu:
         parts.append(pld.from_gaussian_mechanism(1 / mu, **grid))
-    composed = reduce(lambda one, other: one.compose(other), parts)
+    composed = reduce(lambda first, second: first.compose(second), parts)
     return float(composed.get_delta_for_epsilon(epsilon))
 
 
@@ -137,7 +139,7 @@ def join_losses(losses: Sequence[Loss]) -> Loss:
         mu=math.sqrt(math.fsum(loss.mu**2 for loss in losses)),
         keys=min(1.0, math.fsum(loss.keys for loss in losses)),
         draws=tuple(draw for loss in losses for draw in loss.draws),
-        pure=tuple(each for loss in losses for each in loss.pure),
+        pure=tuple(value for loss in losses for value in loss.pure),
     )
 
 
@@ -146,7 +148,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     low, high = 0.0, 1.0
     while gaussian_delta(epsilon=epsilon, mu=high) <= delta:
         low, high = high, 2 * high
-    found = bisect(
+    mu = bisect(
         lambda mu: gaussian_delta(epsilon=epsilon, mu=mu) - delta, good=low, bad=high, steps=100
     )
-    return found * (1 - 1e-12)
+    return mu * (1 - 1e-12)

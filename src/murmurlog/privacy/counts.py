@@ -13,7 +13,7 @@ import numpy as np
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy.noise_laws import Floats
-from murmurlog.privacy.thresholds import rounded_up
+from murmurlog.privacy.thresholds import round_up
 
 GRID = 1 << 20  # steps in a weight of 1
 LEAST_SCALE = 1e-4
@@ -66,7 +66,7 @@ class WeightedCounts:
 
     def noise(self, d2: int) -> float:
         """sigma, the noise of the counts once d2 is known, in users."""
-        sigma = rounded_up(math.sqrt(d2) * self.scale)
+        sigma = round_up(math.sqrt(d2) * self.scale)
         while sigma * sigma < d2 * self.scale * self.scale:
             sigma = math.nextafter(sigma, math.inf)
         return sigma
@@ -81,7 +81,7 @@ class WeightedCounts:
         """The largest scale of its draws, in the integers that are drawn."""
         return max(GRID * self.noise(self.most_counted), self.histogram_scale)
 
-    def moved(self, t: Floats, d: Floats) -> Floats:
+    def squared_shift(self, t: Floats, d: Floats) -> Floats:
         """What one unit moves, squared and in standard deviations; the same for all t of d items.
 
         Also where t = d: the unit may hold published items beyond its bound.

@@ -9,7 +9,7 @@ import math
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy.noise_laws import check_noise, survival
-from murmurlog.privacy.thresholds import check_budget
+from murmurlog.privacy.thresholds import any_of, check_budget
 
 
 def korolova_optimum(d: int, epsilon: float, delta: float) -> tuple[float, float]:
@@ -39,7 +39,7 @@ def korolova(
         raise UsageError(f"d must be at least 1 and d_c at least 0, not {d} and {d_c}")
     epsilon = d * math.log(korolova_alpha(b, K)) + d / b_q + d_c / b_c
     repeated = math.exp((d - K) / b) / 2
-    distinct = -math.expm1(d * math.log1p(-min(1.0, math.exp((1 - K) / b) / 2)))
+    distinct = any_of(math.exp((1 - K) / b) / 2, d)
     return epsilon, d * repeated, max(repeated, distinct), distinct
 
 
@@ -50,7 +50,7 @@ def korolova_delta(*, d: int, b: float, T: int, count: str = "users") -> float:
     of "one item d times" and "d items once" (between them the exponent is convex).
     """
     p_1, p_d = (survival(noise="geometric", scale=b, x=T - n) for n in (1, d))
-    distinct = -math.expm1(d * math.log1p(-p_1))
+    distinct = any_of(p_1, d)
     if count == "users":
         return distinct
     if d >= T:
@@ -62,6 +62,6 @@ def group(*, g: int, d: int, b: float, K: float) -> tuple[float, float]:
     """(epsilon, delta) for g linked user ids, Laplace, distinct items, K >= g (T3 iv)."""
     if g > K:
         raise UsageError(f"the group formula needs K >= g; K is {K!r}, g is {g}")
-    together = -math.expm1(d * math.log1p(-math.exp((g - K) / b) / 2))
-    apart = -math.expm1(g * d * math.log1p(-math.exp((1 - K) / b) / 2))
+    together = any_of(math.exp((g - K) / b) / 2, d)
+    apart = any_of(math.exp((1 - K) / b) / 2, g * d)
     return g * d / b, max(together, apart)

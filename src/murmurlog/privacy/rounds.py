@@ -30,7 +30,8 @@ from murmurlog.privacy.thresholds import (
     check_budget,
     check_neighbours,
     per_item,
-    rounded_up,
+    round_up,
+    round_up_within,
     sides,
 )
 
@@ -90,7 +91,7 @@ class Schedule:
         parts = zip(self.coefficients(k), self.scales, strict=False)
         return math.sqrt(math.fsum((c * s) ** 2 for c, s in parts))
 
-    def shown(self, k: int, t: Floats, d: Floats) -> Floats:
+    def leak(self, k: int, t: Floats, d: Floats) -> Floats:
         """At most the probability that noise carries one of t own items over T_k; d in all.
 
         A sole survivor carries a weight of 1 in every round but the first, where it has 1/sqrt d:
@@ -125,8 +126,10 @@ def _largest_delta(sides: tuple[Floats, Floats], *, epsilon: float, neighbours: 
     leaks, squares = _worst(leaks, squares)
     rows = max(1, PAIRS_AT_ONCE // len(leaks))
     blocks = (slice(at, at + rows) for at in range(0, len(leaks), rows))
-    each = [_delta(epsilon, leaks[b, None], squares[b, None], leaks, squares).max() for b in blocks]
-    return float(np.max(each))
+    deltas = [
+        _delta(epsilon, leaks[b, None], squares[b, None], leaks, squares).max() for b in blocks
+    ]
+    return float(np.max(deltas))
 
 
 def _sides(schedule: Schedule) -> tuple[Floats, Floats]:
@@ -137,11 +140,11 @@ def _sides(schedule: Schedule) -> tuple[Floats, Floats]:
     """
     t, d = np.divmod(np.arange((schedule.d + 1) ** 2), schedule.d + 1)
     t, d = (x[(t <= d) & (d > 0)].astype(np.float64) for x in (t, d))
-    leak = np.asarray(sum(schedule.shown(k, t, d) for k in range(schedule.rounds)))
+    leak = np.asarray(sum(schedule.leak(k, t, d) for k in range(schedule.rounds)))
     first, *later = (1 / scale**2 for scale in schedule.scales)
     square = (1 - t / d) * first + np.where(t < d, math.fsum(later), 0.0)
     if schedule.counts is not None:
-        square = square + schedule.counts.moved(t, d)
+        square = square + schedule.counts.squared_shift(t, d)
     return leak, square
 
 
@@ -153,10 +156,9 @@ def _worst(leaks: Floats, squares: Floats) -> tuple[Floats, Floats]:
     order = np.lexsort((-squares, -leaks))  # by leak, the largest first
     leaks, squares = leaks[order], squares[order]
     before = np.concatenate([[-1.0], np.maximum.accumulate(squares)[:-1]])
-    kept = ~(squares <= before) | np.isnan(
-        leaks
-    )  # a number that is none stays: it must not be hidden
-    return leaks[kept], squares[kept]
+    # A number that is none stays: it must not be hidden.
+    frontier = ~(squares <= before) | np.isnan(leaks)
+    return leaks[frontier], squares[frontier]
 
 
 def _delta(
@@ -194,17 +196,15 @@ def epsilon_of_rounds(
     sides = _worst(*_sides(schedule))
 
     def excess(epsilon: float) -> float:
-        found = _largest_delta(sides, epsilon=epsilon, neighbours=neighbours)
-        return found * SAFETY + cost(epsilon) - delta
+        proved = _largest_delta(sides, epsilon=epsilon, neighbours=neighbours)
+        return proved * SAFETY + cost(epsilon) - delta
 
     high = 1.0
     while not excess(high) <= 0:  # also where it is not a number
         high *= 2
         if high > 500:
             return math.inf
-    least = bisect(excess, good=high, bad=0.0, steps=50)
-    shown = rounded_up(least)
-    return shown if excess(shown) <= 0 else least
+    return round_up_within(bisect(excess, good=high, bad=0.0, steps=50), excess)
 
 
 def solve_rounds(
@@ -243,7 +243,7 @@ def loss_of_rounds(schedule: Schedule, *, levels: int = 1, neighbours: str = "ad
     leaks, _ = _sides(schedule)
     parts = [levels / scale**2 for scale in schedule.scales]
     if schedule.counts is not None:
-        parts.append(float(schedule.counts.moved(np.zeros(1), np.full(1, schedule.d))[0]))
+        parts.append(float(schedule.counts.squared_shift(np.zeros(1), np.full(1, schedule.d))[0]))
     return Loss(mu=math.sqrt(c * math.fsum(parts)), keys=min(1.0, c * levels * float(leaks.max())))
 
 
@@ -286,8 +286,8 @@ def _solve(
         return _with_thresholds(start, delta * math.exp(log_part), late)
 
     def excess(log_part: float) -> float:
-        found = delta_of_rounds(at(log_part), epsilon=epsilon, neighbours=neighbours)
-        return found * SAFETY - delta * (1 - ROOM)
+        proved = delta_of_rounds(at(log_part), epsilon=epsilon, neighbours=neighbours)
+        return proved * SAFETY - delta * (1 - ROOM)
 
     low, high = -30.0, 0.0
     if not excess(low) <= 0:
@@ -330,7 +330,7 @@ def _noise_for(
     in_set = mu * math.sqrt(1 - count_share)
     return Schedule(
         d=d,
-        scales=tuple(rounded_up(1 / (in_set * math.sqrt(f))) for f in shares),
+        scales=tuple(round_up(1 / (in_set * math.sqrt(f))) for f in shares),
         own=tuple(max(1, round(COEFFICIENTS * f)) for f in shares),
         past=tuple(round(COEFFICIENTS * f * memory) for f in shares[:-1]),
         thresholds=(0,) * len(shares),
@@ -341,8 +341,8 @@ def _noise_for(
 def _counts_for(mu: float, per_user: int | None) -> WeightedCounts:
     """Counts and a histogram that cost at most mu together."""
     return WeightedCounts(
-        scale=rounded_up(1 / (mu * math.sqrt(1 - HISTOGRAM_PART))),
-        histogram_scale=rounded_up(1 / (mu * math.sqrt(HISTOGRAM_PART))),
+        scale=round_up(1 / (mu * math.sqrt(1 - HISTOGRAM_PART))),
+        histogram_scale=round_up(1 / (mu * math.sqrt(HISTOGRAM_PART))),
         per_user=per_user,
     )
 
@@ -353,15 +353,15 @@ def _with_thresholds(start: Schedule, delta: float, late: float) -> Schedule:
     `late` of delta goes to the last round, the others share the rest.
     """
     t = np.arange(1, start.d + 1)
-    found = []
+    thresholds = []
     for k in range(start.rounds):
         c = start.coefficients(k)
         last = k + 1 == start.rounds
         part = 1.0 if start.rounds == 1 else late if last else (1 - late) / (start.rounds - 1)
         over = np.array([-float(ndtri(per_item(delta * part, int(n)))) for n in t]) * start.sd(k)
         rho = sum(c[1:]) + float(np.max(c[0] / np.sqrt(t) + over))
-        found.append(math.ceil(GRID * rho + sum(c) / 2))
-    return replace(start, thresholds=tuple(found))
+        thresholds.append(math.ceil(GRID * rho + sum(c) / 2))
+    return replace(start, thresholds=tuple(thresholds))
 
 
 def _gaussian_mu(epsilon: float, delta: float) -> float:

@@ -8,12 +8,13 @@ import math
 from murmurlog.errors import UsageError
 from murmurlog.privacy.korolova import korolova
 from murmurlog.privacy.noise_laws import survival
-from murmurlog.privacy.thresholds import check_neighbours, sides
+from murmurlog.privacy.thresholds import any_of, check_neighbours, sides
 
 LONGEST = 12  # queries of a session, which has 2^12 - 13 subsequences
 
 
 def check_positive(**numbers: int) -> None:
+    """Raises unless each number is at least 1; a keyword is its letter."""
     for name, n in numbers.items():
         if n < 1:
             raise UsageError(f"{name} must be at least 1, not {n}")
@@ -43,13 +44,7 @@ def sessions(l_s: int, l_q: int, b: float, K: float) -> tuple[float, float, floa
     check_threshold(K)
     epsilon, delta, _, _ = korolova(d, 0, b, b, b, K)
     p = survival(noise="laplace", scale=b, x=K - 1)
-    return epsilon, delta, d / b, any_shown([p] * d)
-
-
-def any_shown(tails: list[float]) -> float:
-    if any(p >= 1 for p in tails):
-        return 1.0
-    return -math.expm1(math.fsum(math.log1p(-p) for p in tails))
+    return epsilon, delta, d / b, any_of(p, d)
 
 
 def pool_threshold(
@@ -59,20 +54,14 @@ def pool_threshold(
 
     K sets only the expected number of fakes; the guarantee holds for any K.
     """
-    b = _pool_scale(epsilon, per_user, pool_size, fakes, neighbours)
-    return b, max(0.0, b * math.log(pool_size / (2 * fakes)))
-
-
-def _pool_scale(
-    epsilon: float, per_user: int, pool_size: int, fakes: float, neighbours: str
-) -> float:
     check_positive(per_user=per_user, pool_size=pool_size)
     check_neighbours(neighbours)
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise UsageError(f"epsilon must be a positive number, not {epsilon!r}")
     if not (fakes > 0 and math.isfinite(fakes)):
         raise UsageError(f"the expected number of fakes must be positive, not {fakes!r}")
-    return sides(neighbours) * per_user / epsilon
+    b = sides(neighbours) * per_user / epsilon
+    return b, max(0.0, b * math.log(pool_size / (2 * fakes)))
 
 
 def subsequences_a_session(l_q: int) -> int:

@@ -164,8 +164,8 @@ def tails(*, scale: float, T: int, count: int, entropy: Entropy) -> Integers:
         if T >= 0:
             parts.append(T + _draw_batch("tail", scale, min(BATCH, missing), entropy))
         else:
-            drawn = _draw_batch("geometric", scale, min(BATCH, missing), entropy)
-            parts.append(drawn[drawn >= T])
+            values = _draw_batch("geometric", scale, min(BATCH, missing), entropy)
+            parts.append(values[values >= T])
     return np.concatenate(parts)
 
 
@@ -235,25 +235,25 @@ def below(limits: int | Sequence[int], *, count: int = 1, entropy: Entropy) -> n
     Exact, by rejection. An array of 64-bit integers, or of Python's if a limit is above 2^63.
     """
     if isinstance(limits, int | np.integer):
-        given, least, most = None, int(limits), int(limits)
+        several, least, most = None, int(limits), int(limits)
     else:
-        given, count = limits, len(limits)
+        several, count = limits, len(limits)
         least, most = (int(min(limits)), int(max(limits))) if count else (1, 1)
     if least < 1:
         raise UsageError(f"there is no integer in [0, {least})")
     if most > 2**63:
-        large = [most] * count if given is None else [int(limit) for limit in given]
+        large = [most] * count if several is None else [int(limit) for limit in several]
         return np.array([_below(limit, entropy) for limit in large], dtype=object)
-    n = np.full(count, most, np.uint64) if given is None else np.asarray(given, dtype=np.uint64)
+    n = np.full(count, most, np.uint64) if several is None else np.asarray(several, dtype=np.uint64)
     uneven = (np.uint64(0) - n) % n  # 2^64 mod n: that many words would favour the small numbers
-    found = np.zeros(count, np.int64)
+    numbers = np.zeros(count, np.int64)
     todo = np.arange(count)
     while len(todo):
         words = np.frombuffer(entropy.bytes(8 * len(todo)), np.uint64)
         good = words >= uneven[todo]
-        found[todo[good]] = (words[good] % n[todo[good]]).astype(np.int64)
+        numbers[todo[good]] = (words[good] % n[todo[good]]).astype(np.int64)
         todo = todo[~good]
-    return found
+    return numbers
 
 
 def _below(limit: int, entropy: Entropy) -> int:

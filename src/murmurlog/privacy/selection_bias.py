@@ -69,30 +69,30 @@ class Selection:
         stretch = max(1.0, noise_sd(noise=self.noise, scale=self.scale) / WIDEST_SD)
         scale = self.scale / stretch
         sd = noise_sd(noise=self.noise, scale=scale)
-        shown = np.arange(int(60 * scale) + 60)  # y - T; further out there is no mass
+        values = np.arange(int(60 * scale) + 60)  # y - T; further out there is no mass
         near = int(CORRECTED_SD * sd) + 3
         true = np.arange(int(RIGHT_UP_TO_SD * sd) + 2)  # n - T
-        law = self._law(true, shown, scale)
-        bias = law @ shown - true
+        law = self._law(true, values, scale)
+        bias = law @ values - true
         A = law[:, :near]
         h = np.linalg.solve(A.T @ A + RIDGE * np.eye(near), A.T @ bias)
-        estimate = shown.astype(np.float64)
+        estimate = values.astype(np.float64)
         estimate[:near] -= h
         # The root mean square error if the true count were the estimate itself.
         wide = np.arange(int(np.floor(estimate[0])), near + 1)
         squares = (estimate[None, :] - wide[:, None]) ** 2
-        rmse = np.sqrt(np.sum(self._law(wide, shown, scale) * squares, axis=1))
+        rmse = np.sqrt(np.sum(self._law(wide, values, scale) * squares, axis=1))
         return (
-            shown[:near] * stretch,
+            values[:near] * stretch,
             h * stretch,
             np.interp(estimate[:near], wide, rmse) * stretch,
         )
 
     def _law(
-        self, true: npt.NDArray[np.int64], shown: npt.NDArray[np.int64], scale: float
+        self, true: npt.NDArray[np.int64], values: npt.NDArray[np.int64], scale: float
     ) -> Floats:
-        """P(noisy = T + shown | published, n = T + true), a row for each true count."""
-        away = shown[None, :] - true[:, None]
+        """P(noisy = T + value | published, n = T + true), a row for each true count."""
+        away = values[None, :] - true[:, None]
         if self.noise == "gaussian":
             mass = ndtr((away + 0.5) / scale) - ndtr((away - 0.5) / scale)
             mass = np.where(

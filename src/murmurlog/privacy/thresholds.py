@@ -193,7 +193,7 @@ def epsilon_of_threshold(
             return math.inf
     if excess(0.0) <= 0:
         return 0.0
-    return _rounded_up(bisect(excess, good=high, bad=0.0), excess)
+    return round_up_within(bisect(excess, good=high, bad=0.0), excess)
 
 
 def turning_point(b: float) -> float:
@@ -202,8 +202,13 @@ def turning_point(b: float) -> float:
     return 1 - b * math.log(-2 * math.expm1(-1 / b))
 
 
+def any_of(p: float, items: int) -> float:
+    """1 - (1 - p)^items: the probability that at least one of independent items passes, each with p."""
+    return -math.expm1(items * math.log1p(-p)) if p < 1 else 1.0
+
+
 def per_item(delta: float, items: int) -> float:
-    """p with 1 - (1 - p)^items = delta."""
+    """The inverse of `any_of`: p with 1 - (1 - p)^items = delta."""
     return -math.expm1(math.log1p(-delta) / items)
 
 
@@ -372,7 +377,7 @@ def _with_integer_threshold(
     low = scale / 2
     while excess(low) <= 0:
         low /= 2
-    smaller = _rounded_up(bisect(excess, good=scale, bad=low), excess)
+    smaller = round_up_within(bisect(excess, good=scale, bad=low), excess)
     return (smaller if excess(smaller, every_pair=True) <= 0 else scale), T
 
 
@@ -409,14 +414,14 @@ def bisect(excess: Callable[[float], float], *, good: float, bad: float, steps: 
     return good
 
 
-def rounded_up(value: float) -> float:
+def round_up(value: float) -> float:
     """The value rounded up to six digits, so that it prints well."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 5)
     rounded = float(f"{math.ceil(value / unit) * unit:.6g}")
     return rounded if rounded >= value else value
 
 
-def _rounded_up(value: float, excess: Callable[[float], float]) -> float:
+def round_up_within(value: float, excess: Callable[[float], float]) -> float:
     """The value rounded up, if that still keeps the guarantee."""
-    rounded = rounded_up(value)
+    rounded = round_up(value)
     return rounded if excess(rounded) <= 0 else value

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from murmurlog.errors import UsageError
 from murmurlog.privacy.noise_laws import check_noise, survival
 from murmurlog.privacy.thresholds import (
+    any_of,
     check_budget,
     check_neighbours,
     per_item,
@@ -38,11 +39,6 @@ def scale_of(m: int, epsilon: float, neighbours: str) -> float:
     return sides(neighbours) * m / epsilon
 
 
-def some_shown(p: float, items: int) -> float:
-    """The probability that at least one of so many independent items, each with p, shows."""
-    return -math.expm1(items * math.log1p(-p)) if p < 1 else 1.0
-
-
 def zealous_dp(
     m: int, epsilon: float, delta: float, neighbours: str = "add-remove"
 ) -> tuple[float, float]:
@@ -63,7 +59,7 @@ def zealous_dp_delta(*, m: int, lam: float, tau2: float, tau: int = 1) -> float:
     """
     check_m(m)
     check_tau(tau)
-    return some_shown(survival(noise="laplace", scale=lam, x=tau2 - tau), m)
+    return any_of(survival(noise="laplace", scale=lam, x=tau2 - tau), m)
 
 
 def zealous_tau(lam: float) -> int:

@@ -67,7 +67,13 @@ class Packing:
 
 
 def solve(
-    cost: Numbers, A: Any, b: Numbers, *, A_eq: Any = None, b_eq: Any = None, bounds: Any = (0, None)
+    cost: Numbers,
+    A: Any,
+    b: Numbers,
+    *,
+    A_eq: Any = None,
+    b_eq: Any = None,
+    bounds: Any = (0, None),
 ) -> Any:
     """An optimal solution of min cost x, A x <= b by HiGHS; None if there is no feasible one."""
     # Interior point with crossover: 23 s on a large log, where dual simplex had not ended at 400 s.

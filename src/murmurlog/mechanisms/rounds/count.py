@@ -64,7 +64,7 @@ class Holders:
         np.add.at(histogram, np.searchsorted(starts, m, side="right") - 1, rows[m] // m)
         return histogram
 
-    def weighted(self, d2: int) -> Integers:
+    def weighted_counts(self, d2: int) -> Integers:
         """The sum of the units' weights of every item, in steps of 2^-20."""
         sums = np.zeros(self.size, np.int64)
         weights = np.zeros(int(self.m.max(initial=0)) + 1, np.int64)
@@ -80,7 +80,7 @@ def find_holders(candidates: Candidates, published: pa.Table) -> Holders:
     none = np.zeros(0, np.int64)
     parts, rows, most = [(none, none, none)], 0, ROWS_TOGETHER
     if size:
-        shared = candidates.listed(published)
+        shared = candidates.share_published(published)
         work = partial(_count_holders, pairs=candidates.pairs, published=shared)
         # No unit is in two partitions, so the units of an item are those of all together.
         for part in candidates.counted.results(work):
@@ -123,7 +123,7 @@ def count_users(holders: Holders, counts: WeightedCounts, noise: Noise) -> Fresh
     d2 = choose_d2(counts, profile)
     # One draw for every published item, also where no unit holds it.
     sigma = counts.noise(d2)
-    measured = (holders.weighted(d2) + noise(GRID * sigma, holders.size)) / GRID
+    measured = (holders.weighted_counts(d2) + noise(GRID * sigma, holders.size)) / GRID
     # The rest is post-processing.
     off = misfit(measured, profile, sd=sd, d2=d2, sigma=sigma)
     estimates = estimate_users(measured, profile, sd=sd, d2=d2, sigma=sigma, contradiction=off)

@@ -293,7 +293,7 @@ class Rounds(Mechanism):
 
         if self.schedule.counts is None:
             return keys
-        noise = functools.partial(_drawn, entropy.stream("count"))
+        noise = functools.partial(_draw_noise, entropy.stream("count"))
         counted = count_users(find_holders(candidates, keys), self.schedule.counts, noise)
         return with_users(keys, counted, in_log=candidates.in_log)
 
@@ -304,21 +304,21 @@ class Rounds(Mechanism):
         from murmurlog.counting.public_sets.sets import unheld
 
         chosen = []
-        for n, (pool, domain, held) in enumerate(
-            zip(self.pools, candidates.pools, selected.held, strict=True), 1
+        for n, (pool, domain, keys) in enumerate(
+            zip(self.pools, candidates.pools, selected.held_keys, strict=True), 1
         ):
 
             def decide(k: int, z: Integers, remembered: Integers, n: int = n) -> Outcome:
                 return self.decide(k, z, remembered, n)
 
             fakes = entropy.stream("fakes", n)
-            count = domain.size - len(held)
+            count = domain.size - len(keys)
             many = pass_unheld(self.schedule, pool, decide, count=count, entropy=fakes)
-            keys = unheld(
-                domain, count=many, held=held, text_keys=candidates.text_keys,
+            table = unheld(
+                domain, count=many, held=keys, text_keys=candidates.text_keys,
                 entropy=entropy.stream("choose fakes", n),
             )  # fmt: skip
-            chosen.append(keys.select(list(candidates.keys)).cast(keys_schema(candidates.keys)))
+            chosen.append(table.select(list(candidates.keys)).cast(keys_schema(candidates.keys)))
         return chosen
 
     def fakes(self) -> float:
@@ -369,7 +369,7 @@ class Rounds(Mechanism):
         classes = (self.schedule.thresholds, *(pool.thresholds for pool in self.pools))
         return np.array(classes, np.int64).T
 
-    def _needed(self, k: int) -> Floats:
+    def _target(self, k: int) -> Floats:
         """The y_k of an item whose weight is exactly what it needs in the last round."""
         s = self.schedule
         last = s.rounds - 1
@@ -380,13 +380,13 @@ class Rounds(Mechanism):
         """Items below this y_k are given up: they are unlikely to pass."""
         if math.isinf(self.C):
             return np.full(1 + len(self.pools), -math.inf)
-        return self.reach * self._needed(k) - self.C * self.schedule.sd(k) * GRID
+        return self.reach * self._target(k) - self.C * self.schedule.sd(k) * GRID
 
     def _attention(self, k: int, y: Integers, pool: Integers) -> Integers:
         """1 ... FULL: largest for items whose outcome in the last round is most uncertain."""
-        needed = self._needed(k)[pool]
-        width = np.hypot(self.focus * needed, self.schedule.sd(k) * GRID)
-        bell = np.exp(-0.5 * ((y - needed) / width) ** 2)
+        target = self._target(k)[pool]
+        width = np.hypot(self.focus * target, self.schedule.sd(k) * GRID)
+        bell = np.exp(-0.5 * ((y - target) / width) ** 2)
         least = max(1, round(FULL * self.focus))
         return np.asarray(np.clip(np.rint(FULL * bell), least, FULL), dtype=np.int64)
 
@@ -454,5 +454,5 @@ def _split(
     }
 
 
-def _drawn(entropy: Entropy, scale: float, count: int) -> Integers:
+def _draw_noise(entropy: Entropy, scale: float, count: int) -> Integers:
     return draw(noise="gaussian", scale=scale, count=count, entropy=entropy)

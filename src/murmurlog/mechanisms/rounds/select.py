@@ -62,7 +62,7 @@ class Candidates:
         """The key columns of some items, in the order given."""
         return label(self.bounded, keys, self.keys)
 
-    def listed(self, published: pa.Table) -> "Callable[[], Published]":
+    def share_published(self, published: pa.Table) -> "Callable[[], Published]":
         """Published items, given by their key columns, for functions of a partition."""
         columns = [column.combine_chunks() for column in published.columns]
         members = length = None
@@ -136,7 +136,7 @@ class Selected:
     """The keys of the items that passed, and of each pool the keys that somebody holds."""
 
     keys: Keys
-    held: tuple[Keys, ...]
+    held_keys: tuple[Keys, ...]
 
 
 def candidates_of(
@@ -213,7 +213,7 @@ def select(
     sums: SummedShards = candidates.first
     items: Partitions[BoundedItems | AliveItems] = candidates.bounded
     pools = [KeyList.of(candidates.text_keys.columns(_columns(pool))) for pool in candidates.pools]
-    held: list[list[Keys]] = [[NO_KEYS] for _ in pools]
+    held_keys: list[list[Keys]] = [[NO_KEYS] for _ in pools]
     passed, answers = [NO_KEYS], None
     for k, scale in enumerate(scales):
         decide_shard = partial(
@@ -223,7 +223,7 @@ def select(
         shards, answers = sums.answer(decide_shard)
         for shard in shards:
             passed.append(shard.passed)
-            for parts, keys in zip(held, shard.in_pools, strict=True):
+            for parts, keys in zip(held_keys, shard.in_pools, strict=True):
                 parts.append(keys)
         advance()
         if k + 1 == len(scales) or not any(shard.alive for shard in shards):
@@ -234,7 +234,7 @@ def select(
             items.close()
         # 1. What each unit gives to each of its items that are alive, summed exactly.
         items, sums = following, following.add_up(weigh)
-    return Selected(keys=np.concatenate(passed), held=tuple(map(np.concatenate, held)))
+    return Selected(keys=np.concatenate(passed), held_keys=tuple(map(np.concatenate, held_keys)))
 
 
 class _DecidedShard(NamedTuple):
@@ -261,7 +261,7 @@ def _decide_shard(
         remembered, pool = _in_pools(shard.keys, pools)
         in_pools = tuple(shard.keys[pool == number] for number in range(1, len(pools) + 1))
     else:
-        remembered, pool = _known(shard.keys, Alive.of(before.shard(number)))
+        remembered, pool = _read_memory(shard.keys, Alive.of(before.shard(number)))
         in_pools = tuple(NO_KEYS for _ in pools)
     # 2. One draw for every alive item: it is in one shard, once.
     noise = draw(
@@ -285,7 +285,7 @@ def _in_pools(keys: Keys, pools: Sequence[KeyList]) -> tuple[Integers, Integers]
     return np.zeros(len(keys), np.int64), pool
 
 
-def _known(keys: Keys, alive: Alive) -> tuple[Integers, Integers]:
+def _read_memory(keys: Keys, alive: Alive) -> tuple[Integers, Integers]:
     """What is remembered of the items of a shard, all of which are alive, and their pools."""
     if not np.array_equal(keys, alive.keys.keys):
         raise EngineError("other items have a weight than go on: this is a bug")
@@ -295,16 +295,16 @@ def _known(keys: Keys, alive: Alive) -> tuple[Integers, Integers]:
 def weigh_first(items: BoundedItems) -> Sums:
     """Round 1: (iii) every item of a bounded set and nothing else, all with equal attention."""
     weights = give_weights(items.unit, FULL, grid=GRID)
-    return _summed(items.item, items.keys, weights)
+    return _add_weights(items.item, items.keys, weights)
 
 
 def weigh(items: AliveItems) -> Sums:
     """The sums of what units give to each item, in steps of 1/GRID."""
     weights = give_weights(items.unit, items.attention[items.item], grid=GRID)
-    return _summed(items.item, items.keys, weights)
+    return _add_weights(items.item, items.keys, weights)
 
 
-def _summed(item: Integers, keys: Keys, weights: Integers) -> Sums:
+def _add_weights(item: Integers, keys: Keys, weights: Integers) -> Sums:
     sums = np.zeros(len(keys), np.int64)
     np.add.at(sums, item, weights)
     return Sums(keys, sums)
@@ -336,20 +336,16 @@ def _pairs_in_rows(
     rows: Rows, published: Published, *, find: ItemFinder
 ) -> tuple[Integers, Integers]:
     """Units and places of all distinct published items that they hold, not bounded."""
-    return _published_pairs(find(rows), published)
+    return pairs_in_bounded(find(rows), published)
 
 
-def _published_pairs(
+def pairs_in_bounded(
     items: Items | BoundedItems, published: Published
 ) -> tuple[Integers, Integers]:
+    """Units and places of the published items among these."""
     places = published.keys.places(items.keys)[items.item]
     rows = np.flatnonzero(places >= 0)
     return items.unit[rows], published.place[places[rows]]
-
-
-def pairs_in_bounded(items: BoundedItems, published: Published) -> tuple[Integers, Integers]:
-    """The same of bounded items."""
-    return _published_pairs(items, published)
 
 
 def _sets_in_rows(

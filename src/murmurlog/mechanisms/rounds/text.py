@@ -19,10 +19,10 @@ def letters_of(
     """All letters with their values; lists are joined by _."""
     parts: dict[str, Any] = {
         "d": s.d,
-        "s": _listed(s.scales),
-        "own": _listed(s.own),
-        "past": _listed(s.past),
-        "T": _listed(s.thresholds),
+        "s": _join(s.scales),
+        "own": _join(s.own),
+        "past": _join(s.past),
+        "T": _join(s.thresholds),
         **limits,
     }
     if s.counts is not None:
@@ -30,7 +30,7 @@ def letters_of(
         parts |= {} if s.counts.per_user is None else {"d2": s.counts.per_user}
     if pools:
         thresholds = [T for pool in pools for T in pool.thresholds]
-        parts |= {"N": _listed([pool.size for pool in pools]), "TP": _listed(thresholds)}
+        parts |= {"N": _join([pool.size for pool in pools]), "TP": _join(thresholds)}
     return parts
 
 
@@ -86,7 +86,7 @@ def pools_from(letters: dict[str, str], rounds: int) -> tuple[PoolKeys, ...]:
     )
 
 
-def _listed(values: Sequence[float]) -> str:
+def _join(values: Sequence[float]) -> str:
     return "_".join(repr(value) for value in values)
 
 

@@ -43,9 +43,9 @@ def bounded_clicks(
     order = np.argsort(pairs)
     wanted = clicks.unit.astype(np.int64) * len(bounded.keys) + item
     at = np.searchsorted(pairs[order], wanted)
-    kept = (item >= 0) & (at < len(pairs))
-    kept[kept] = pairs[order][at[kept]] == wanted[kept]
-    place, some = order[at[kept]], clicks.at(kept)
+    match = (item >= 0) & (at < len(pairs))
+    match[match] = pairs[order][at[match]] == wanted[match]
+    place, some = order[at[match]], clicks.at(match)
     bins = {name: _MEASURES[name](rows, some, place, len(pairs)) for name in measures}
     return Clicks(**vars(bounded), bins=bins, unit_keys=rows.unit_keys)
 
@@ -116,14 +116,14 @@ class PublishedClicks(NamedTuple):
 
 def published_clicks(clicks: Clicks, *, pairs: Callable[[], PublishedPairs]) -> PublishedClicks:
     """The bounded clicks of published pairs."""
-    listed = pairs()
-    places = places_of(clicks.keys, listed.keys)[clicks.item]
+    published = pairs()
+    places = places_of(clicks.keys, published.keys)[clicks.item]
     some = np.flatnonzero(places >= 0)
     assert clicks.place is not None
     some = some[np.lexsort((clicks.place[some], clicks.unit[some]))]
     return PublishedClicks(
         unit=clicks.unit[some],
-        pair=listed.number[places[some]],
+        pair=published.number[places[some]],
         bins={name: bins[some] for name, bins in clicks.bins.items()},
         units=clicks.units,
         unit_keys=clicks.unit_keys,
@@ -155,8 +155,8 @@ def find_couples(clicks: PublishedClicks, *, pairs: int) -> Items:
     after = np.cumsum(np.bincount(unit))[unit] - rows - 1  # further pairs of the unit
     first, second = pair[np.repeat(rows, after)], pair[runs(rows + 1, after)]
     numbers = pa.array(np.arange(pairs)).cast(pa.string())
-    own = clicks.text_keys.texts(numbers)
-    keys = clicks.text_keys.combine([own[first], own[second]])
+    number_key = clicks.text_keys.texts(numbers)
+    keys = clicks.text_keys.combine([number_key[first], number_key[second]])
     item, row = number_keys(keys)
     return Items(
         unit=np.repeat(unit, after), time=np.full(len(item), NEVER), item=item, keys=keys[row],

@@ -33,7 +33,7 @@ from murmurlog.privacy import (
     bisect,
     check_budget,
     check_neighbours,
-    rounded_up,
+    round_up,
     sides,
 )
 from murmurlog.privacy.sampler import Entropy, Integers, draw, sampler_delta
@@ -104,11 +104,11 @@ class Synthetic(Mechanism):
             raise UsageError("together needs units with 2 pairs or more: d must be at least 2")
 
     def __str__(self) -> str:
-        one = self.pairs
-        parts = [f"noise={one.noise}, d={one.d}, scale={one.scale!r}, T={one.T}"]
+        p = self.pairs
+        parts = [f"noise={p.noise}, d={p.d}, scale={p.scale!r}, T={p.T}"]
         parts.append(f"b_sizes={self.b_sizes!r}")
-        if two := self.together:
-            parts.append(f"r={two.d}, noise_r={two.noise}, scale_r={two.scale!r}, T_r={two.T}")
+        if r := self.together:
+            parts.append(f"r={r.d}, noise_r={r.noise}, scale_r={r.scale!r}, T_r={r.T}")
         parts += [f"b_{name}={scale!r}" for name, scale in self._spreads().items()]
         return f"synthetic({', '.join(parts)})"
 
@@ -158,18 +158,16 @@ class Synthetic(Mechanism):
         """Each part gets its share of epsilon; delta goes to the two that have a threshold."""
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
-        asked = parse_measures(measure)
-        if "together" in asked and d < 2:
+        measures = parse_measures(measure)
+        if "together" in measures and d < 2:
             raise UsageError(
                 "--measure together needs units with 2 pairs or more: use --per-user 2 or more"
             )
-        shares = {name: SHARES[name] for name in SHARES if name in ("pairs", "sizes", *asked)}
+        shares = {name: SHARES[name] for name in SHARES if name in ("pairs", "sizes", *measures)}
         part = {name: epsilon * share / sum(shares.values()) for name, share in shares.items()}
         c = sides(neighbours)
         scales = {
-            f"b_{name}": rounded_up(
-                c / part[name] * SAFETY
-            )  # rounded up: parts never exceed epsilon
+            f"b_{name}": round_up(c / part[name] * SAFETY)  # rounded up: parts never exceed epsilon
             for name in ("sizes", *SPREADS)
             if name in part
         }
@@ -225,14 +223,14 @@ class Synthetic(Mechanism):
         if self.together is None:
             best = [self.pairs.guarantee(epsilon=left, **at)]
         else:
-            ways = [
+            splits = [
                 [
                     self.pairs.guarantee(epsilon=left * share, **at),
                     self.together.guarantee(epsilon=left * (1 - share), **at),
                 ]
-                for share in self._ways()
+                for share in self._splits()
             ]
-            best = min(ways, key=lambda parts: math.fsum(part.delta for part in parts))
+            best = min(splits, key=lambda parts: math.fsum(part.delta for part in parts))
         return Guarantee(
             epsilon=epsilon,
             delta=min(1.0, math.fsum(part.delta for part in best) + rounding),
@@ -240,15 +238,15 @@ class Synthetic(Mechanism):
             **at,
         )
 
-    def _ways(self) -> tuple[float, float]:
+    def _splits(self) -> tuple[float, float]:
         """The share of the pairs in both thresholds' epsilon: as solved, and by their noise."""
         assert self.together
         solved = SHARES["pairs"] / (SHARES["pairs"] + SHARES["together"])
-        one, two = (
+        pairs, together = (
             (part.d if part.noise == "geometric" else math.sqrt(part.d)) / part.scale
             for part in (self.pairs, self.together)
         )
-        return solved, one / (one + two)
+        return solved, pairs / (pairs + together)
 
     def _epsilon(self, delta: float, pure: float, at: dict[str, Any]) -> float:
         """The least epsilon at which delta is kept, rounded up."""
@@ -288,21 +286,21 @@ class Synthetic(Mechanism):
         """(user, query, url, count and, where measured, rank and hour) of invented users."""
         # 1. Pairs that pass the threshold, with noisy numbers of users: public from here on.
         pairs = in_order(self.pairs.release(gathered.tally, entropy=entropy.stream("pairs")))
-        own = publish(gathered, pairs)
+        clicks = publish(gathered, pairs)
         # 2. How many units hold how many published pairs; one draw for each of the bins 0..d.
-        noisy = _noisy(self.sizes(own), self.b_sizes, entropy.stream("sizes"))
+        noisy = _noisy(self.sizes(clicks), self.b_sizes, entropy.stream("sizes"))
         # 3. What else was asked for. One entry a unit; at most r pairs of pairs a unit.
         spreads = {
-            name: _noisy(spread_of(own, name), scale, entropy.stream(name))
+            name: _noisy(spread_of(clicks, name), scale, entropy.stream(name))
             for name, scale in self._spreads().items()
         }
         couples = None
         if self.together:
             stream = entropy.stream("together")
-            some = self.couples(own, pairs.num_rows, gathered.tally.unit, stream)
+            some = self.couples(clicks, pairs.num_rows, gathered.tally.unit, stream)
             couples = in_order(self.together.release(some, entropy=stream))
             some.bounded.close()
-        own.close()
+        clicks.close()
         # 4. From here on only published numbers.
         users = pairs["users"].to_numpy()
         sizes = invented.whole_sizes(noisy[1 : len(users) + 1])
@@ -310,7 +308,7 @@ class Synthetic(Mechanism):
             user, pair = np.zeros(0, np.int64), np.zeros(0, np.int64)
         else:
             links = None if couples is None else _links(couples, users, sizes)
-            weights = invented.fitted_weights(users, sizes)
+            weights = invented.fit_weights(users, sizes)
             choice = entropy.stream("users")
             user, pair = invented.choose(weights, sizes, links=links, entropy=choice)
         columns = {
@@ -330,14 +328,14 @@ class Synthetic(Mechanism):
         wanted = schema("log", parameters=self.parameters())
         return with_notes(table.cast(wanted), remarks)
 
-    def sizes(self, own: Partitions[PublishedClicks]) -> Integers:
+    def sizes(self, clicks: Partitions[PublishedClicks]) -> Integers:
         """How many units hold 0..d published pairs among their bounded ones."""
         from murmurlog.mechanisms.synthetic.clicks import count_sizes
 
-        return add_up(own, partial(count_sizes, most=self.pairs.d))
+        return add_up(clicks, partial(count_sizes, most=self.pairs.d))
 
     def couples(
-        self, own: Partitions[PublishedClicks], pairs: int, unit: str, entropy: Entropy
+        self, clicks: Partitions[PublishedClicks], pairs: int, unit: str, entropy: Entropy
     ) -> Tally:
         """How many units hold both of two published pairs; at most r such couples a unit."""
         from murmurlog.counting.bound import Bound
@@ -346,7 +344,7 @@ class Synthetic(Mechanism):
 
         assert self.together
         bound = Bound.of(self.together.d, "random", timed=False, entropy=entropy)
-        bounded = own.derive(partial(bounded_couples, pairs=pairs, bound=bound))
+        bounded = clicks.derive(partial(bounded_couples, pairs=pairs, bound=bound))
         return Tally(
             shards=bounded.add_up(count_items), bounded=bounded, kind="together",
             keys=("first", "second"), unit=unit, per_user=self.together.d,
@@ -396,20 +394,20 @@ def publish(gathered: Gathered, pairs: pa.Table) -> Partitions[PublishedClicks]:
     """The published ones among the bounded clicks of each unit."""
     from murmurlog.mechanisms.synthetic.clicks import list_pairs, published_clicks
 
-    listed = gathered.clicks.share(list_pairs(gathered.text_keys, pairs))
-    return gathered.clicks.derive(partial(published_clicks, pairs=listed))
+    published = gathered.clicks.share(list_pairs(gathered.text_keys, pairs))
+    return gathered.clicks.derive(partial(published_clicks, pairs=published))
 
 
-def spread_of(own: Partitions[PublishedClicks], name: str) -> Integers:
+def spread_of(clicks: Partitions[PublishedClicks], name: str) -> Integers:
     """How many units are in each bin; a unit is in that of its first published click that has one."""
     from murmurlog.mechanisms.synthetic.clicks import count_bins
 
-    return add_up(own, partial(count_bins, name=name))
+    return add_up(clicks, partial(count_bins, name=name))
 
 
-def add_up(own: Partitions[PublishedClicks], count: Callable[..., Integers]) -> Integers:
+def add_up(clicks: Partitions[PublishedClicks], count: Callable[..., Integers]) -> Integers:
     """The sums of what is counted in each partition."""
-    return np.asarray(np.sum([*own.results(count)], axis=0))
+    return np.asarray(np.sum([*clicks.results(count)], axis=0))
 
 
 def _links(couples: pa.Table, users: Integers, sizes: Integers) -> invented.Links:

@@ -42,7 +42,7 @@ def whole_sizes(noisy: Integers) -> Integers:
     return sizes
 
 
-def fitted_weights(users: Integers, sizes: Integers) -> Integers:
+def fit_weights(users: Integers, sizes: Integers) -> Integers:
     """Whole weights with which each pair is chosen about as often as it has users.
 
     `sizes[s]` users choose s + 1 different pairs each, one after another. A choice without repetition
@@ -52,13 +52,13 @@ def fitted_weights(users: Integers, sizes: Integers) -> Integers:
     """
     wanted = users * (float(np.arange(1, len(sizes) + 1) @ sizes) / float(users.sum()))
     wanted = np.minimum(wanted, 0.995 * sizes.sum())
-    held = np.flatnonzero(sizes)
+    size = np.flatnonzero(sizes)
     v = wanted / wanted.sum()
-    if held.max(initial=0) > 0:
+    if size.max(initial=0) > 0:
         grid = np.concatenate([[0.0], np.geomspace(v.min() / 4, 1e4 * v.max(), 600)])
         for _ in range(ROUNDS):
-            times = np.array([_waiting(v, min(s + 1.0, 0.999 * len(v))) for s in held.tolist()])
-            chosen = -np.expm1(-np.outer(grid, times)) @ sizes[held]
+            times = np.array([_waiting(v, min(s + 1.0, 0.999 * len(v))) for s in size.tolist()])
+            chosen = -np.expm1(-np.outer(grid, times)) @ sizes[size]
             v = np.interp(wanted, chosen, grid)
             v /= v.sum()
     weights: Integers = np.maximum(1, np.rint(v * WEIGHT)).astype(np.int64)
@@ -118,11 +118,11 @@ class Links:
         """A neighbour of each of these pairs by weight; -1 by chance, or where a pair has none."""
         follows = below(CERTAIN, count=len(last), entropy=entropy) < self.chance[last]
         follows &= self.length[last] > 0
-        found = np.full(len(last), -1, np.int64)
+        neighbours = np.full(len(last), -1, np.int64)
         at = last[follows]
         place = self.begin[at] + below(self.length[at].tolist(), entropy=entropy)
-        found[follows] = self.other[np.searchsorted(self.ends, place, side="right")]
-        return found
+        neighbours[follows] = self.other[np.searchsorted(self.ends, place, side="right")]
+        return neighbours
 
 
 def choose(
@@ -133,21 +133,23 @@ def choose(
     A user's pairs are chosen by weight, one after another, each among those it has not; with links
     the next one may be a neighbour of the one before.
     """
-    users, pairs, named = [], [], 0
-    each = np.repeat(np.arange(len(sizes), 0, -1), sizes[::-1])  # the largest first
-    for start in range(0, len(each), USERS_AT_ONCE):
-        some = each[start : start + USERS_AT_ONCE]
-        chosen = _chosen(weights, some, links, entropy)
+    users, pairs, users_before = [], [], 0
+    user_sizes = np.repeat(np.arange(len(sizes), 0, -1), sizes[::-1])  # the largest first
+    for start in range(0, len(user_sizes), USERS_AT_ONCE):
+        some = user_sizes[start : start + USERS_AT_ONCE]
+        chosen = _choose_pairs(weights, some, links, entropy)
         user, place = np.nonzero(np.arange(chosen.shape[1]) < some[:, None])
-        users.append(user + named)
+        users.append(user + users_before)
         pairs.append(chosen[user, place])
-        named += len(some)
+        users_before += len(some)
     if not users:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return np.concatenate(users), np.concatenate(pairs)
 
 
-def _chosen(weights: Integers, sizes: Integers, links: Links | None, entropy: Entropy) -> Integers:
+def _choose_pairs(
+    weights: Integers, sizes: Integers, links: Links | None, entropy: Entropy
+) -> Integers:
     """A row of chosen pairs for each user, -1 beyond its size; sizes are falling."""
     ends = np.cumsum(weights)
     begins = ends - weights
@@ -157,8 +159,8 @@ def _chosen(weights: Integers, sizes: Integers, links: Links | None, entropy: En
         before = np.sort(chosen[:n, :j], axis=1)
         left = ends[-1] - weights[before].sum(axis=1)
         place = below(left.tolist(), entropy=entropy)
-        for taken in before.T:  # step over what the user has
-            place += np.where(place >= begins[taken], weights[taken], 0)
+        for pair in before.T:  # step over what the user has
+            place += np.where(place >= begins[pair], weights[pair], 0)
         new = np.searchsorted(ends, place, side="right")
         if links is not None and j:
             linked = links.follow(chosen[:n, j - 1], entropy=entropy)
@@ -199,7 +201,7 @@ def fault_of_users(
         return f"holds a user with more than {most_rows} rows"
     for name, (least, most) in ranges.items():
         if name in table.column_names:
-            found = pc.min_max(table[name]).as_py()
-            if not least <= found["min"] <= found["max"] <= most:
+            limits = pc.min_max(table[name]).as_py()
+            if not least <= limits["min"] <= limits["max"] <= most:
                 return f"holds a {name} outside {least} to {most}"
     return None
