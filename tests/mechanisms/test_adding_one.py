@@ -98,8 +98,8 @@ def test_its_option_is_a_setting_and_others_refuse_it(tree):
     (tree / "murmurlog.toml").write_text('[release]\nmechanism = "toy"\nlift = 3\n')
     assert "toy(" in run(tree, "release", "log.parquet", "--out", "c")
     (tree / "murmurlog.toml").unlink()
-    said = run(tree, "release", "log.parquet", "--lift", "2", "--out", "d", code=2)
-    assert "--lift is for toy; rounds does not take it" in said
+    output = run(tree, "release", "log.parquet", "--lift", "2", "--out", "d", code=2)
+    assert "--lift is for toy; rounds does not take it" in output
     assert "--lift: 'x' is no whole number" in run(
         tree, "release", "log.parquet", "--mechanism", "toy", "--lift", "x", "--out", "d", code=2
     )

@@ -42,9 +42,9 @@ def published_counts(path, name, kind):
         rows = mechanism.release(gathered, entropy=entropy).to_pylist()
     assert all(row["users_stderr"] == 0.0 and row["reliable"] for row in rows)
     keys = [[v for k, v in row.items() if not k.startswith(("users", "reliable"))] for row in rows]
-    found = {_key(key): row["users"] for key, row in zip(keys, rows, strict=True)}
-    assert len(found) == len(rows)
-    return found
+    counts = {_key(key): row["users"] for key, row in zip(keys, rows, strict=True)}
+    assert len(counts) == len(rows)
+    return counts
 
 
 def _key(parts):
@@ -121,13 +121,13 @@ def test_k_keyword_never_counts_one_person_twice_and_may_keep_a_whole_word_as_pr
     assert published_counts(path, "k-keyword:3", "keyword") == {}
 
 
-def prefixes(held, k):
+def prefixes(words_of_units, k):
     """k-keyword by definition, word by word: {keyword: people}."""
     holders = {}
-    for person, word in held:
+    for person, word in words_of_units:
         holders.setdefault(word, set()).add(person)
-    found = {word: len(who) for word, who in holders.items() if len(who) >= k}
-    rare = {word: who for word, who in holders.items() if word not in found}
+    published = {word: len(who) for word, who in holders.items() if len(who) >= k}
+    rare = {word: who for word, who in holders.items() if word not in published}
     for length in range(max(map(len, rare), default=0), 0, -1):
         groups = {}
         for word, who in rare.items():
@@ -135,23 +135,23 @@ def prefixes(held, k):
                 groups.setdefault(word[:length], set()).update(who)
         for prefix, who in groups.items():
             if len(who) >= k:
-                found[prefix + "*"] = len(who)
+                published[prefix + "*"] = len(who)
                 rare = {w: h for w, h in rare.items() if w[:length] != prefix}
-    return found
+    return published
 
 
 @pytest.mark.parametrize("seed", sample_cases(range(6), every=3))
 def test_k_keyword_is_what_its_definition_says(write_tsv, seed):
     rng = np.random.default_rng(seed)
-    held = {
+    words_of_units = {
         (f"u{rng.integers(12)}", "".join(rng.choice(list("abé"), rng.integers(1, 6))))
         for _ in range(60)
     }
     path = write_tsv(
-        [row for person, word in sorted(held) for row in rows_of_query(word, [person])]
+        [row for person, word in sorted(words_of_units) for row in rows_of_query(word, [person])]
     )
     for k in (2, 3, 5):
-        assert published_counts(path, f"k-keyword:{k}", "keyword") == prefixes(held, k)
+        assert published_counts(path, f"k-keyword:{k}", "keyword") == prefixes(words_of_units, k)
 
 
 @given(text=st.text() | st.text("می\u200c\u200dخकष्\u0650ab"), length=st.integers(1, 9))
@@ -197,11 +197,11 @@ def test_k_session_adds_words_that_most_of_a_group_hold(write_tsv):
 
 
 def changes(sessions, form):
-    return sum(len(own ^ form) for own in sessions)
+    return sum(len(session ^ form) for session in sessions)
 
 
 def majority(sessions):
-    votes = Counter(word for own in sessions for word in own)
+    votes = Counter(word for session in sessions for word in session)
     return frozenset(word for word, n in votes.items() if 2 * n > len(sessions))
 
 
@@ -209,10 +209,10 @@ def fewest_changes(sessions, k):
     """By trying all ways to group at least k sessions, or to delete single ones."""
     numbers = range(len(sessions))
     groups = {
-        frozenset(some): changes(own, majority(own))
+        frozenset(some): changes(group, majority(group))
         for size in range(k, len(sessions) + 1)
         for some in itertools.combinations(numbers, size)
-        for own in [[sessions[n] for n in some]]
+        for group in [[sessions[n] for n in some]]
     }
 
     @cache
@@ -237,21 +237,21 @@ def test_k_session_s_greedy_needs_at_most_three_times_the_fewest_changes():
             frozenset(draw.choices(range(8), [1 / n for n in range(1, 9)], k=draw.randint(2, 4)))
             for _ in range(7)
         ]
-        often = Counter(word for own in words for word in own)
+        often = Counter(word for session in words for word in session)
         rank = {word: n for n, word in enumerate(sorted(often, key=lambda w: (-often[w], w)))}
-        sessions = [frozenset(rank[word] for word in own) for own in words]
+        sessions = [frozenset(rank[word] for word in session) for session in words]
         holders = {}
-        for unit, own in enumerate(sessions):
-            holders.setdefault(tuple(sorted(own)), set()).add(unit)
+        for unit, session in enumerate(sessions):
+            holders.setdefault(tuple(sorted(session)), set()).add(unit)
         left = set(range(len(sessions)))
-        made = 0
+        edits = 0
         for form, units in _edit_groups(holders, k):
-            made += changes([sessions[unit] for unit in units], frozenset(form))
+            edits += changes([sessions[unit] for unit in units], frozenset(form))
             left -= units
-        made += sum(len(sessions[unit]) for unit in left)
+        edits += sum(len(sessions[unit]) for unit in left)
         fewest = fewest_changes(sessions, k)
-        assert fewest <= made <= 3 * fewest
-        ours, best = ours + made, best + fewest
+        assert fewest <= edits <= 3 * fewest
+        ours, best = ours + edits, best + fewest
     assert ours < 1.4 * best
 
 
@@ -265,25 +265,25 @@ def test_k_sessions_of_one_person_are_not_k_people(write_tsv):
 
 
 @pytest.mark.parametrize(
-    ("asked_for", "listed"),
+    ("options", "content"),
     [
         ({"mechanism": "k-session:2", "accept_no_guarantee": True}, "keywords"),
         ({"mechanism": "sessions", "map": "length", "epsilon": 9}, "labels"),
     ],
 )
-def test_lists_of_other_things_are_never_read_as_queries(write_tsv, tmp_path, asked_for, listed):
+def test_lists_of_other_things_are_never_read_as_queries(write_tsv, tmp_path, options, content):
     rows = [row for i in range(9) for row in session(f"u{i}", "rome", "flights rome")]
     path, out = str(write_tsv(rows)), tmp_path / "out"
-    release(path, out=out, tables=["session"], **asked_for)
+    release(path, out=out, tables=["session"], **options)
     loaded = murmurlog.load(out)
     assert loaded.tables["session"].num_rows
-    with pytest.raises(UsageError, match=rf"has session \(lists of {listed}\)"):
+    with pytest.raises(UsageError, match=rf"has session \(lists of {content}\)"):
         loaded.suggest("rome")
-    bundle = f"{out}:map=length" if listed == "labels" else out
+    bundle = f"{out}:map=length" if content == "labels" else out
     done = murmurlog.evaluate(path, bundles=[bundle], baselines=["raw"], folds=1)
-    why = {each.task: each.why for each in done.skipped if each.system == "out"}
+    why = {skip.task: skip.why for skip in done.skipped if skip.system == "out"}
     for task in ("statistics", "suggestion"):
-        assert why[task].endswith(f"the session table lists {listed}, not queries")
+        assert why[task].endswith(f"the session table lists {content}, not queries")
 
 
 def test_users_30_publishes_urls_of_five_for_queries_of_thirty_only(write_tsv):

@@ -58,12 +58,12 @@ def measurements(monkeypatch):
     noisy = []
     draw = sampler.draw
 
-    def recorded(**law):
-        drawn = draw(**law)
-        noisy.append((law["keys"], drawn))
-        return drawn
+    def record(**law):
+        values = draw(**law)
+        noisy.append((law["keys"], values))
+        return values
 
-    monkeypatch.setattr("murmurlog.mechanisms.threshold.draw", recorded)
+    monkeypatch.setattr("murmurlog.mechanisms.threshold.draw", record)
     return noisy
 
 
@@ -96,10 +96,10 @@ def test_noise_of_threshold_is_a_word_of_its_own_for_every_key(measurements):
             table=lambda keys: pa.table({"query": [str(key) for key in keys[:, 0]]}),
         )  # fmt: skip
         mechanism.release(tally, entropy=entropy)
-    drawn_for = np.concatenate([own for own, _ in measurements])
+    drawn_for = np.concatenate([items for items, _ in measurements])
     assert np.array_equal(KeyList.of(drawn_for).keys, keys)  # each key once
     assert len(drawn_for) == KEYS
-    noise = np.concatenate([drawn for _, drawn in measurements])
+    noise = np.concatenate([values for _, values in measurements])
     assert len(entropy.threads) > 1
     assert sorted(noise.tolist()) == sorted(invert("geometric", word) for word in entropy.words)
 

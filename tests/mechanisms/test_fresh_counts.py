@@ -62,21 +62,21 @@ def exact_weight(m, d2):
         return min(GRID, int(mpmath.floor(GRID * mpmath.sqrt(mpmath.mpf(d2) / m))))
 
 
-def histogram_by_hand(held, size):
+def histogram_by_hand(holdings, size):
     """Of sets of published items, one a unit: how many units are in each bin."""
     starts = histogram_bins(size)
-    found = [0] * len(starts)
-    for items in filter(None, held):
-        found[max(n for n, start in enumerate(starts) if start <= len(items))] += 1
-    return found
+    histogram = [0] * len(starts)
+    for items in filter(None, holdings):
+        histogram[max(n for n, start in enumerate(starts) if start <= len(items))] += 1
+    return histogram
 
 
-def weighted_by_hand(held, size, d2):
-    found = [0] * size
-    for items in held:
+def weighted_by_hand(holdings, size, d2):
+    sums = [0] * size
+    for items in holdings:
         for item in items:
-            found[item] += exact_weight(len(items), d2)
-    return found
+            sums[item] += exact_weight(len(items), d2)
+    return sums
 
 
 @settings(max_examples=60, deadline=None)
@@ -87,11 +87,11 @@ def weighted_by_hand(held, size, d2):
 )
 def test_histogram_and_weighted_counts_are_those_by_hand(size, rows, d2):
     rows = [(unit, item) for unit, item in rows if item < size]
-    held = [{item for u, item in rows if u == unit} for unit in range(7)]
+    holdings = [{item for u, item in rows if u == unit} for unit in range(7)]
     unit, item = np.array(rows, np.int64).reshape(-1, 2).T
-    found = holders_of_pairs(unit, item, size=size)
-    assert found.histogram().tolist() == histogram_by_hand(held, size)
-    assert found.weighted_counts(d2).tolist() == weighted_by_hand(held, size, d2)
+    holders = holders_of_pairs(unit, item, size=size)
+    assert holders.histogram().tolist() == histogram_by_hand(holdings, size)
+    assert holders.weighted_counts(d2).tolist() == weighted_by_hand(holdings, size, d2)
 
 
 @pytest.mark.parametrize("many", [255, 256, 300, 66_000])
@@ -130,29 +130,31 @@ def test_every_bin_and_every_row_has_its_own_noise_also_empty_ones():
 
 def test_the_order_of_steps_and_one_draw_for_every_bin_and_row():
     """The histogram first, d2 from the noisy one, then noise for d2 on every row, held or not."""
-    held = [*[{0}] * 30, *[{0, 1, 2, 3}] * 40, *[set(range(9))] * 10]
-    unit, item = np.array([(u, i) for u, items in enumerate(held) for i in items]).T
+    holdings = [*[{0}] * 30, *[{0, 1, 2, 3}] * 40, *[set(range(9))] * 10]
+    unit, item = np.array([(u, i) for u, items in enumerate(holdings) for i in items]).T
     holders = holders_of_pairs(unit, item, size=12)  # three of them are held by nobody
     counts = WeightedCounts(scale=3.0, histogram_scale=5.0)
-    drawn = []
+    draws = []
 
     def noise(scale, count, *, more):
-        drawn.append((scale, count))
-        return more * (np.arange(count) == 0) if len(drawn) == 1 else np.full(count, 7)
+        draws.append((scale, count))
+        return more * (np.arange(count) == 0) if len(draws) == 1 else np.full(count, 7)
 
     chosen = []
     for more in (0, 9000):  # much noise in the bin of m = 1: another d2
-        drawn.clear()
-        found = count_users(holders, counts, functools.partial(noise, more=more))
-        h = np.array(histogram_by_hand(held, 12))
+        draws.clear()
+        counted = count_users(holders, counts, functools.partial(noise, more=more))
+        h = np.array(histogram_by_hand(holdings, 12))
         h[0] += more
-        assert found.histogram.tolist() == h.tolist()
+        assert counted.histogram.tolist() == h.tolist()
         sd = noise_sd(noise="gaussian", scale=5.0)
-        assert found.d2 == choose_d2(counts, smooth(h, sd=sd, size=12))
-        assert drawn == [(5.0, len(histogram_bins(12))), (GRID * counts.noise(found.d2), 12)]
-        X = (np.array(weighted_by_hand(held, 12, found.d2)) + 7) / GRID
-        assert (found.estimates.users * found.estimates.ratio).tolist() == pytest.approx(X.tolist())
-        chosen.append(found.d2)
+        assert counted.d2 == choose_d2(counts, smooth(h, sd=sd, size=12))
+        assert draws == [(5.0, len(histogram_bins(12))), (GRID * counts.noise(counted.d2), 12)]
+        X = (np.array(weighted_by_hand(holdings, 12, counted.d2)) + 7) / GRID
+        assert (counted.estimates.users * counted.estimates.ratio).tolist() == pytest.approx(
+            X.tolist()
+        )
+        chosen.append(counted.d2)
     assert chosen[0] != chosen[1]
 
 
@@ -167,36 +169,36 @@ def test_the_noise_of_the_counts_pays_for_their_norm(per_user):
 
 
 def test_a_release_draws_what_is_certified(monkeypatch):
-    drawn = []
+    draws = []
     real = mechanism_module.draw
 
-    def noted(*, scale, count, **more):
-        drawn.append((scale, count))
+    def note(*, scale, count, **more):
+        draws.append((scale, count))
         return real(scale=scale, count=count, **more)
 
     for module in (mechanism_module, select):
-        monkeypatch.setattr(module, "draw", noted)
+        monkeypatch.setattr(module, "draw", note)
     mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=3, rounds=1)
-    held = candidates_of([("a", "b", "c", "d", "e")] * 300, d=3, way="first")
-    released = mechanism.release(held, entropy=SeededEntropy(1))
+    candidates = candidates_of([("a", "b", "c", "d", "e")] * 300, d=3, way="first")
+    released = mechanism.release(candidates, entropy=SeededEntropy(1))
     stated = notes_of(released, name="counting")
     counts = mechanism.schedule.counts
     assert released["query"].to_pylist() == ["a", "b", "c"]
-    assert drawn == [
+    assert draws == [
         (GRID * mechanism.schedule.scales[0], 3),
         (counts.histogram_scale, len(stated["histogram"])),
         (GRID * counts.noise(stated["d2"]), 3),
     ]
     assert len(stated["histogram"]) == 3
-    assert max(scale for scale, _ in drawn) <= mechanism.parameters()["scale"]
+    assert max(scale for scale, _ in draws) <= mechanism.parameters()["scale"]
 
 
 def test_every_published_item_gets_a_count_and_nothing_is_cut_off():
     """All 100 units count for both items, though each is bounded to one."""
     counts = WeightedCounts(scale=0.01, histogram_scale=0.01)
-    held = candidates_of([*[("a", "b")] * 100, *[("b", "a")] * 100], d=1, way="first")
+    candidates = candidates_of([*[("a", "b")] * 100, *[("b", "a")] * 100], d=1, way="first")
     schedule = schedule_of(d=1, s=0.5, T=30.0, counts=counts)
-    released = Rounds(schedule=schedule).release(held, entropy=SystemEntropy())
+    released = Rounds(schedule=schedule).release(candidates, entropy=SystemEntropy())
     assert {row["query"]: row["users"] for row in released.to_pylist()} == {"a": 200, "b": 200}
     stated = notes_of(released, name="counting")
     assert (stated["meaning"], stated["histogram"]) == ("users in the log", [0, 200])
@@ -233,13 +235,13 @@ class Law:
 
     def __init__(self, schedule, shared, bounded):
         self.counts = schedule.counts
-        held = [*OTHERS, *([set(shared)] if shared else [])]
-        pairs = np.array([(u, i) for u, items in enumerate(held) for i in items])
+        holdings = [*OTHERS, *([set(shared)] if shared else [])]
+        pairs = np.array([(u, i) for u, items in enumerate(holdings) for i in items])
         holders = holders_of_pairs(pairs[:, 0], pairs[:, 1], size=SHARED)
         # The real steps are those by hand.
-        self.histogram = histogram_by_hand(held, SHARED)
+        self.histogram = histogram_by_hand(holdings, SHARED)
         assert holders.histogram().tolist() == self.histogram
-        self.weighted = {d2: np.array(weighted_by_hand(held, SHARED, d2)) for d2 in (2, 3, 4)}
+        self.weighted = {d2: np.array(weighted_by_hand(holdings, SHARED, d2)) for d2 in (2, 3, 4)}
         assert all(
             holders.weighted_counts(d2).tolist() == w.tolist() for d2, w in self.weighted.items()
         )
@@ -260,15 +262,15 @@ class Law:
             for law in (self, other)
         )  # fmt: skip
         # Own items differ, so what shows one is impossible on the other side.
-        found = self.leak
-        for each in np.unique(d2):
-            at = d2 == each
-            moved = math.dist(self.weighted[each], other.weighted[each]) / GRID
+        total = self.leak
+        for choice in np.unique(d2):
+            at = d2 == choice
+            moved = math.dist(self.weighted[choice], other.weighted[choice]) / GRID
             parts = hockey_stick(
-                epsilon + np.log(q[at] / p[at]), moved / self.counts.noise(int(each))
+                epsilon + np.log(q[at] / p[at]), moved / self.counts.noise(int(choice))
             )
-            found += float(p[at] @ parts)
-        return found
+            total += float(p[at] @ parts)
+        return total
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +292,7 @@ def test_counts_after_the_set_keep_the_joint_claim(schedule, neighbours):
     nobody = Law(schedule, (), 0)
     # What it holds of the published items, and how many its bound keeps if one is its own.
     some = [((0, 1, 2), 0), ((0, 1, 2), 1), ((0, 1, 2), 2), ((1,), 1), ((2,), 0)]
-    units = [Law(schedule, *each) for each in some]
+    units = [Law(schedule, *law) for law in some]
     if neighbours == "add-remove":
         pairs = [pair for unit in units for pair in ((unit, nobody), (nobody, unit))]
     else:
@@ -300,10 +302,10 @@ def test_counts_after_the_set_keep_the_joint_claim(schedule, neighbours):
             (units[3], units[1]),
             (units[2], units[4]),
         ]
-    found = max(one.delta(other, epsilon) for one, other in pairs)
+    worst = max(first.delta(second, epsilon) for first, second in pairs)
     claim = delta_of_rounds(schedule, epsilon=epsilon, neighbours=neighbours)
     least = {"add-remove": 0.9, "replace": 0.5}[neighbours]
-    assert least * claim < found <= claim
+    assert least * claim < worst <= claim
 
 
 @pytest.mark.parametrize(
@@ -330,11 +332,13 @@ def test_units_cut_at_less_than_the_certified_bound_keep_the_claim():
         candidates_of([*others, *more], d=1, way="first") for more in ([("own", "shared")], [])
     ]
     published = pa.table({"query": ["shared"]})
-    holders = [find_holders(held, published) for held in sides]
-    moved = float(abs(np.subtract(*(each.weighted_counts(1) for each in holders)))[0]) / GRID
+    holders = [find_holders(candidates, published) for candidates in sides]
+    moved = float(abs(np.subtract(*(side.weighted_counts(1) for side in holders)))[0]) / GRID
     assert moved == 1.0
     # What the real code gives to the own item in the only round.
-    heaviest = [min(weights_of(held, held.first).values()) / GRID for held in sides]
+    heaviest = [
+        min(weights_of(candidates, candidates.first).values()) / GRID for candidates in sides
+    ]
     assert heaviest == [1.0, 40.0]
     room = schedule.thresholds[0] / GRID - 0.5 / GRID - heaviest[0]
     leak = float(ndtr(-room / schedule.scales[0]))
@@ -388,39 +392,39 @@ D = 15  # the bound
 
 def holders_by_hand(rows, published, *, sets):
     """(item, m) -> units, from (unit, key ...) of every row; of sets, from all that units asked."""
-    held = {}
+    items = {}
     for unit, *key in rows:
-        held.setdefault(unit, set()).add(tuple(map(frozen, key)))
-    wanted = [tuple(map(frozen, row.values())) for row in published.to_pylist()]
-    found = Counter()
-    for unit in held.values():
+        items.setdefault(unit, set()).add(tuple(map(freeze, key)))
+    wanted = [tuple(map(freeze, row.values())) for row in published.to_pylist()]
+    holders = Counter()
+    for unit in items.values():
         if sets:
             some = [n for n, (key,) in enumerate(wanted) if {(query,) for query in key} <= unit]
         else:
             some = [n for n, key in enumerate(wanted) if key in unit]
-        found.update((n, len(some)) for n in some)
-    return dict(found)
+        holders.update((n, len(some)) for n in some)
+    return dict(holders)
 
 
-def frozen(value):
+def freeze(value):
     return tuple(value) if isinstance(value, list) else value
 
 
 def sum_holders(holders):
     """(item, m) -> units; one pair may stand in several rows."""
-    found = Counter()
+    sums = Counter()
     for item, m, units in zip(holders.item, holders.m, holders.units, strict=True):
-        found[int(item), int(m)] += int(units)
-    return dict(found)
+        sums[int(item), int(m)] += int(units)
+    return dict(sums)
 
 
 def rows_of(log, items):
     """(a number for the unit, key ...) of every row in the partitions of items or bounded items."""
-    found = []
-    for part, held in enumerate(items.results(same)):
-        columns = [column.to_pylist() for column in held.columns(held.item)]
-        found += zip([(part, unit) for unit in held.unit.tolist()], *columns, strict=True)
-    return found
+    rows = []
+    for part, bounded in enumerate(items.results(same)):
+        columns = [column.to_pylist() for column in bounded.columns(bounded.item)]
+        rows += zip([(part, unit) for unit in bounded.unit.tolist()], *columns, strict=True)
+    return rows
 
 
 def published_of(candidates):
@@ -480,19 +484,19 @@ def test_the_items_of_a_unit_are_counted_beyond_a_byte(tmp_path, kind):
     assert {m for _, m in by_hand} >= most[kind]
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=2)
     for way, log in read_in_partitions(path):
-        held = mechanism.gather(log, View(kind=kind, way="random"), entropy=SeededEntropy(3))
-        assert sum_holders(find_holders(held, keys)) == dict(by_hand), way
+        candidates = mechanism.gather(log, View(kind=kind, way="random"), entropy=SeededEntropy(3))
+        assert sum_holders(find_holders(candidates, keys)) == dict(by_hand), way
 
 
 def test_users_beyond_their_bound_hold_what_is_published(hostile):
     """The counts look at the whole log; the weights of the rounds at bounded sets."""
     with connect() as engine:
         log = read(find(str(hostile)), engine=engine)
-        held = Rounds.solve(epsilon=1.0, delta=1e-6, d=1).gather(
+        candidates = Rounds.solve(epsilon=1.0, delta=1e-6, d=1).gather(
             log, VIEWS["query"], entropy=SeededEntropy(1)
         )
-        keys = published_of(held).slice(0, 40)
-        holders = find_holders(held, keys)
+        keys = published_of(candidates).slice(0, 40)
+        holders = find_holders(candidates, keys)
         assert holders.m.max() > 3
         rows = set(rows_of(log, log.partitions.derive(VIEWS["query"].finder(log))))
         users = Counter(query for _, query in rows)

@@ -103,8 +103,8 @@ def test_a_ledger_does_not_book_it(small_log, tmp_path):
     done = run("release", small_log, *flags, "--out", tmp_path / "b")
     assert done.returncode == 3
     assert not (tmp_path / "b").exists()
-    shown = run("ledger", "show", "--ledger", ledger, "--json")
-    assert json.loads(shown.stdout)["entries"] == []
+    output = run("ledger", "show", "--ledger", ledger, "--json")
+    assert json.loads(output.stdout)["entries"] == []
 
 
 @pytest.mark.parametrize("objective", ["frequent", "breach"])
@@ -208,8 +208,8 @@ def test_the_command_prints_what_is_true_and_verify_fails(small_log, tmp_path):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("alone", ["one user", "nobody shares a pair"])
 def test_lambda_zero_gives_an_empty_valid_bundle(write_tsv, tmp_path, objective, alone):
-    own = [click("a", "x"), click("a", "y")]
-    path = write_tsv(own if alone == "one user" else [*own, click("b", "z")])
+    clicks = [click("a", "x"), click("a", "y")]
+    path = write_tsv(clicks if alone == "one user" else [*clicks, click("b", "z")])
     outcome, table = release_log(path, tmp_path / "b", objective=objective)
     assert table.num_rows == 0
     assert outcome.notes["log"]["lambda"] == outcome.notes["log"]["output size reached"] == 0
@@ -231,8 +231,8 @@ def test_the_order_of_the_log_does_not_matter(tmp_path):
     table = invent(rows=20_000, seed=3, like="aol").table
     mixed = table.take(np.random.default_rng(5).permutation(table.num_rows))
     outputs = []
-    for n, each in enumerate((table, mixed)):
-        pq.write_table(each, tmp_path / f"{n}.parquet")
+    for n, rows in enumerate((table, mixed)):
+        pq.write_table(rows, tmp_path / f"{n}.parquet")
         path, seed = tmp_path / f"{n}.parquet", SeededEntropy(1)
         outputs.append(release_log(path, tmp_path / str(n), objective="frequent", entropy=seed)[1])
     assert outputs[0].equals(outputs[1])
@@ -248,10 +248,10 @@ def test_what_is_gathered_follows_from_the_clicks_whatever_the_keys_and_partitio
             source, entropy = find(str(tmp_path / "log.parquet")), SeededEntropy(seed)
             log = read(source, engine=engine, entropy=entropy)
             gathered.append(hong.gather(log, clicks, entropy=entropy))
-    one, other = gathered
-    assert one.histories.users > 100
-    assert one.pairs.equals(other.pairs)
-    assert (one.histories.counts != other.histories.counts).nnz == 0
+    first, second = gathered
+    assert first.histories.users > 100
+    assert first.pairs.equals(second.pairs)
+    assert (first.histories.counts != second.histories.counts).nnz == 0
 
 
 # --- why it has no guarantee ----------------------------------------------------------------------
@@ -259,11 +259,11 @@ def test_what_is_gathered_follows_from_the_clicks_whatever_the_keys_and_partitio
 
 def test_neighbouring_logs_give_outputs_of_different_size_for_sure(write_tsv, tmp_path):
     sizes = {3: set(), 4: set()}
-    for n, found in sizes.items():
+    for n, outcomes in sizes.items():
         path = write_tsv(common_clicks(n), name=f"{n}.tsv")
         for turn in range(8):  # the draws differ, the size does not
             table = release_log(path, tmp_path / f"{n}-{turn}")[1]
-            found.add(sum(table["count"].to_pylist()))
+            outcomes.add(sum(table["count"].to_pylist()))
     # Disjoint sets of outputs: delta is 1 at every epsilon.
     assert sizes == {3: {1}, 4: {2}}
     assert Hong(epsilon=LN2, delta=0.5).guarantee().notion == "none"

@@ -50,8 +50,8 @@ def common_histories(n):
 
 def random_histories(rng, most=(25, 40)):
     users, pairs = (int(rng.integers(2, m)) for m in most)
-    held = rng.random((users, pairs)) < rng.choice([0.05, 0.1, 0.3, 0.6])
-    return Histories.of(held * rng.geometric(rng.choice([0.2, 0.5, 0.9]), held.shape))
+    holdings = rng.random((users, pairs)) < rng.choice([0.05, 0.1, 0.3, 0.6])
+    return Histories.of(holdings * rng.geometric(rng.choice([0.2, 0.5, 0.9]), holdings.shape))
 
 
 # The exact law of what is published, by enumeration of every sequence of draws.
@@ -60,20 +60,20 @@ def random_histories(rng, most=(25, 40)):
 def law(counts, x):
     """P(output) for totals x; an output is the sorted tuple of its (user, pair, times)."""
     counts = np.asarray(counts)
-    found = {(): Fraction(1)}
+    outputs = {(): Fraction(1)}
     for pair, total in enumerate(x):
         for _ in range(total):
-            held = counts[:, pair]
+            column = counts[:, pair]
             after = Counter()
-            for drawn, chance in found.items():
-                for user in np.flatnonzero(held):
-                    after[(*drawn, (int(user), pair))] += chance * Fraction(
-                        int(held[user]), int(held.sum())
+            for output, chance in outputs.items():
+                for user in np.flatnonzero(column):
+                    after[(*output, (int(user), pair))] += chance * Fraction(
+                        int(column[user]), int(column.sum())
                     )
-            found = after
+            outputs = after
     law = Counter()
-    for drawn, chance in found.items():
-        law[tuple(sorted(Counter(drawn).items()))] += chance
+    for output, chance in outputs.items():
+        law[tuple(sorted(Counter(output).items()))] += chance
     return law
 
 
@@ -133,12 +133,12 @@ FIGURE_1 = Histories.of(
 
 
 def test_figure_1_drops_the_two_pairs_of_one_user():
-    kept = preprocess(FIGURE_1)
+    reduced = preprocess(FIGURE_1)
     assert FIGURE_1.rows == 53
     assert FIGURE_1.totals.tolist() == [2, 4, 39, 1, 7]
-    assert kept.pairs.tolist() == [1, 2, 4]
-    assert kept.users.tolist() == [0, 1, 2]
-    assert (kept.dropped_pairs, kept.dropped_users, kept.dropped_rows) == (2, 0, 3)
+    assert reduced.pairs.tolist() == [1, 2, 4]
+    assert reduced.users.tolist() == [0, 1, 2]
+    assert (reduced.dropped_pairs, reduced.dropped_users, reduced.dropped_rows) == (2, 0, 3)
 
 
 def test_figure_1_shows_an_output_that_exposes_everyone():
@@ -158,12 +158,12 @@ def test_figure_1_shows_an_output_that_exposes_everyone():
 
 
 def test_figure_1_can_be_sampled():
-    drawn = sample(FIGURE_1, np.array([0, 3, 20, 0, 4]), entropy=SystemEntropy())
+    draws = sample(FIGURE_1, np.array([0, 3, 20, 0, 4]), entropy=SystemEntropy())
     table = np.zeros((3, 5), int)
-    table[drawn.users, drawn.pairs] = drawn.counts
+    table[draws.users, draws.pairs] = draws.counts
     assert table.sum(axis=0).tolist() == [0, 3, 20, 0, 4]
     assert (table[FIGURE_1.counts.toarray() == 0] == 0).all()
-    assert (drawn.counts > 0).all()
+    assert (draws.counts > 0).all()
 
 
 # What is true: for totals that are given, the exposure is the whole loss.
@@ -182,8 +182,8 @@ def test_given_totals_the_loss_is_the_exposure_at_every_epsilon(epsilon, user):
 
 def test_the_expected_number_of_users_shown_is_the_sum_of_exposures():
     x = np.array([1, 2])
-    shown = sum(p * len({who for (who, _), _ in output}) for output, p in law(SMALL, x).items())
-    assert float(shown) == pytest.approx(exposures(Histories.of(SMALL), x).sum())
+    users = sum(p * len({who for (who, _), _ in output}) for output, p in law(SMALL, x).items())
+    assert float(users) == pytest.approx(exposures(Histories.of(SMALL), x).sum())
 
 
 # What fails: each claim of the paper with the log that refutes it.
@@ -247,9 +247,9 @@ def repair_as_in_paper(counts, *, d=1):
 
     while True:
         here = total(counts)
-        for one in sorted(set(counts)):  # users of the same count are alike
+        for count in sorted(set(counts)):  # users of the same count are alike
             left = list(counts)
-            left.remove(one)
+            left.remove(count)
             if abs(total(left) - here) > d:
                 counts = left
                 break
@@ -287,8 +287,8 @@ def test_a_small_delta_leaves_the_output_nearly_empty():
 
 def test_the_largest_size_is_proportional_to_the_budget():
     log = random_histories(np.random.default_rng(1))
-    one, ten = (largest_output(log, B=B).optimum for B in (1e-4, 1e-3))
-    assert ten == pytest.approx(10 * one)
+    small, large = (largest_output(log, B=B).optimum for B in (1e-4, 1e-3))
+    assert large == pytest.approx(10 * small)
     # So Table 3, with 3759 at delta = 1e-4 and 4007 at 1e-3, is not of one log, whichever it was.
     B = [budget(epsilon=LN2, delta=delta) for delta in (1e-4, 1e-3)]
     assert 3759 * B[1] / B[0] > 9 * 4007
@@ -317,18 +317,18 @@ def test_spe_as_printed_drops_a_pair_even_if_all_fit_and_ours_does_not():
 def test_whole_totals_keep_every_constraint_and_bound(seed, B):
     log = random_histories(np.random.default_rng(seed))
     plan, filled = (largest_output(log, B=B, fill=fill) for fill in (False, True))
-    for each in (plan, filled):
-        assert budget_use(log, each.x).max() <= B * (1 + SLACK)
-        assert each.x[log.holders < 2].sum() == 0
-        assert each.size <= min(size_bound(log.users, B), each.optimum + 1e-6)
+    for output in (plan, filled):
+        assert budget_use(log, output.x).max() <= B * (1 + SLACK)
+        assert output.x[log.holders < 2].sum() == 0
+        assert output.size <= min(size_bound(log.users, B), output.optimum + 1e-6)
     assert filled.size >= plan.size
     assert plan.optimum <= plan.bound * (1 + 1e-9)
     assert plan.bound <= plan.optimum * (1 + 1e-6) + 1e-9
     # Filled up: nothing more fits.
     packing = packing_of(log, B=B)
     nothing = np.zeros(log.pairs, bool)
-    held = log.holders > 0
-    assert not extend(packing, nothing, np.arange(log.pairs), x=filled.x)[held].any()
+    nonempty = log.holders > 0
+    assert not extend(packing, nothing, np.arange(log.pairs), x=filled.x)[nonempty].any()
 
 
 @settings(max_examples=40, deadline=None)
@@ -358,14 +358,14 @@ def optimum_as_printed(log, size, support):
     ).toarray()
     pick = np.eye(inner.pairs)[often] / size
     y = np.eye(len(often))
-    found = linprog(
+    solution = linprog(
         np.concatenate([np.zeros(inner.pairs), np.ones(len(often))]),
         A_ub=np.block([[A, np.zeros((inner.users, len(often)))], [pick, -y], [-pick, -y]]),
         b_ub=np.concatenate([np.full(inner.users, LN2), share[often], -share[often]]),
         A_eq=np.concatenate([np.ones(inner.pairs), np.zeros(len(often))])[None],
         b_eq=[size],
     )
-    return found.fun
+    return solution.fun
 
 
 def test_a_size_above_lambda_is_refused_with_the_numbers():
@@ -421,7 +421,7 @@ def least_by_branch_and_bound(log, size):
     inner = preprocess(log).histories
     weights = np.zeros((inner.users, inner.pairs))
     weights[inner.owner, inner.counts.indices] = inner.weights
-    found = milp(
+    solution = milp(
         np.append(np.zeros(inner.pairs), 1.0),
         constraints=[
             LinearConstraint(np.column_stack([weights, -np.ones(inner.users)]), ub=0),
@@ -430,8 +430,8 @@ def least_by_branch_and_bound(log, size):
         integrality=np.append(np.ones(inner.pairs), 0),
         bounds=Bounds(0, np.inf),
     )
-    assert found.status == 0
-    return found.fun
+    assert solution.status == 0
+    return solution.fun
 
 
 def test_the_least_breach_is_near_the_exact_one():
@@ -510,9 +510,9 @@ def test_filling_frequent_totals_only_adds_draws_and_keeps_size_and_constraints(
     assert budget_use(log, filled.x).max() <= LN2 * (1 + SLACK)
     assert (filled.optimum, filled.bound) == (floored.optimum, floored.bound)
     if filled.size < size:  # nothing more fits
-        nothing, held = np.zeros(log.pairs, bool), log.holders > 0
+        nothing, nonempty = np.zeros(log.pairs, bool), log.holders > 0
         packing = packing_of(log, B=LN2)
-        assert not extend(packing, nothing, np.arange(log.pairs), x=filled.x)[held].any()
+        assert not extend(packing, nothing, np.arange(log.pairs), x=filled.x)[nonempty].any()
 
 
 def test_filling_goes_towards_shares_then_to_other_pairs_then_above_shares():
@@ -560,14 +560,14 @@ def test_our_diversity_is_mostly_the_best_there_is():
     spe = ours = exact = as_good = 0
     for _ in range(60):
         log, B = random_histories(rng, most=(14, 20)), math.log(rng.choice([1.4, 2.0, 4.0]))
-        kept, best = diverse(log, B=B), most_diverse(log, B=B)
-        assert kept.size <= best.size <= kept.bound
+        quick, best = diverse(log, B=B), most_diverse(log, B=B)
+        assert quick.size <= best.size <= quick.bound
         assert budget_use(log, best.x).max() <= B * (1 + SLACK)
         spe, ours, exact = (
             a + int(b)
-            for a, b in ((spe, eliminate(log, B=B).sum()), (ours, kept.size), (exact, best.size))
+            for a, b in ((spe, eliminate(log, B=B).sum()), (ours, quick.size), (exact, best.size))
         )
-        as_good += kept.size == best.size
+        as_good += quick.size == best.size
     print(f"pairs kept: SPE {spe}, ours {ours}, the most {exact}; as good in {as_good} of 60")
     assert as_good >= 54
     assert ours > spe
@@ -602,11 +602,11 @@ def test_diversity_by_brute_force_of_all_choices():
             and budget_use(log, np.array(x)).max() <= LN2 * (1 + SLACK)
         ]
         assert most_diverse(log, B=LN2).size == max(map(sum, feasible))
-        asked = max(len(set(queries[np.flatnonzero(x)])) for x in feasible)
-        assert most_diverse(log, B=LN2, queries=queries).size == asked
+        most_queries = max(len(set(queries[np.flatnonzero(x)])) for x in feasible)
+        assert most_diverse(log, B=LN2, queries=queries).size == most_queries
         ours = diverse(log, B=LN2, queries=queries)
         assert budget_use(log, ours.x).max() <= LN2 * (1 + SLACK)
-        assert len(set(queries[ours.x > 0])) == ours.size <= asked <= ours.bound
+        assert len(set(queries[ours.x > 0])) == ours.size <= most_queries <= ours.bound
         spe = eliminate(log, B=LN2)
         assert len(set(queries[spe > 0])) <= ours.size
 
@@ -614,10 +614,10 @@ def test_diversity_by_brute_force_of_all_choices():
 # The sampler.
 
 
-def p_value(drawn, counts, blocks):
+def p_value(draws, counts, blocks):
     """Chi-squared of two draws a pair, over many like pairs, against their joint law."""
     table = np.zeros((blocks, len(counts)), int)
-    table[drawn.pairs, drawn.users] = drawn.counts
+    table[draws.pairs, draws.users] = draws.counts
     chances = {}
     for output, chance in law(np.array(counts)[:, None], [2]).items():
         row = [0] * len(counts)
@@ -633,12 +633,12 @@ def p_value(drawn, counts, blocks):
 def test_draws_follow_their_joint_law_and_no_other_weights():
     blocks, counts = 20_000, [5, 3, 12]
     log = Histories.of(np.repeat(np.array(counts)[:, None], blocks, axis=1))
-    drawn = sample(log, np.full(blocks, 2), entropy=SystemEntropy())
-    assert np.bincount(drawn.pairs, weights=drawn.counts).tolist() == [2.0] * blocks
-    assert p_value(drawn, counts, blocks) > 1e-9
-    assert p_value(drawn, [6, 3, 12], blocks) < 1e-9
-    assert p_value(drawn, [4, 3, 12], blocks) < 1e-9
-    assert p_value(drawn, [1, 1, 1], blocks) < 1e-9
+    draws = sample(log, np.full(blocks, 2), entropy=SystemEntropy())
+    assert np.bincount(draws.pairs, weights=draws.counts).tolist() == [2.0] * blocks
+    assert p_value(draws, counts, blocks) > 1e-9
+    assert p_value(draws, [6, 3, 12], blocks) < 1e-9
+    assert p_value(draws, [4, 3, 12], blocks) < 1e-9
+    assert p_value(draws, [1, 1, 1], blocks) < 1e-9
 
 
 def test_a_sample_repeats_for_a_seed_only():
@@ -649,8 +649,8 @@ def test_a_sample_repeats_for_a_seed_only():
 
 
 def test_an_empty_plan_samples_nothing():
-    drawn = sample(Histories.of(SMALL), np.array([0, 0]), entropy=SystemEntropy())
-    assert len(drawn.users) == len(drawn.pairs) == len(drawn.counts) == 0
+    draws = sample(Histories.of(SMALL), np.array([0, 0]), entropy=SystemEntropy())
+    assert len(draws.users) == len(draws.pairs) == len(draws.counts) == 0
 
 
 # What goes in.
@@ -722,9 +722,9 @@ def test_columns_that_only_rounding_tells_apart_are_still_packed():
     for i in range(pairs):
         counts[6 * i : 6 * i + 4, 2 * i] = 1  # four users: ln(4/3) each
         counts[6 * i + 3 : 6 * i + 6, 2 * i + 1] = 1  # three users, one of them the same: ln(3/2)
-    found = diverse(Histories.of(counts), B=LN2)
-    assert found.size == 2 * pairs == found.bound
-    assert budget_use(Histories.of(counts), found.x).max() == pytest.approx(LN2, rel=SLACK)
+    choice = diverse(Histories.of(counts), B=LN2)
+    assert choice.size == 2 * pairs == choice.bound
+    assert budget_use(Histories.of(counts), choice.x).max() == pytest.approx(LN2, rel=SLACK)
 
 
 def test_a_log_without_common_pairs_gives_empty_plans():

@@ -103,14 +103,14 @@ def test_queries_and_listed_clicks_together_keep_the_sum():
     total = query.guarantee().epsilon + click.guarantee().epsilon
 
     def law(c_q, c_u, base):
-        shown = fresh_law(query.b, query.T, query.b_q, c_q, base)
+        outcomes = fresh_law(query.b, query.T, query.b_q, c_q, base)
         values = np.arange(base - 60, base + 61)
         clicks = mass("geometric", click.b_c, values - c_u)
-        return np.concatenate([shown[:1], np.outer(shown[1:], clicks).ravel()])
+        return np.concatenate([outcomes[:1], np.outer(outcomes[1:], clicks).ravel()])
 
     for base in (0, 1, query.T, SURE):
-        one, other = law(base + 1, base + 1, base), law(base, base, base)
-        for P, Q in ((one, other), (other, one)):
+        with_unit, without = law(base + 1, base + 1, base), law(base, base, base)
+        for P, Q in ((with_unit, without), (without, with_unit)):
             assert hockey_stick([P], [Q], total) <= query.guarantee().delta
 
 
@@ -236,8 +236,8 @@ def test_pairs_are_subsequent_queries_of_one_session(tmp_path, write_tsv):
         {"user": "b", "time": "2026-01-02 00:01:30", "query": "six"},
     ]
     path = write_tsv(rows)
-    kept = bounded_rows(path, kind="pair", per_user=5)
-    assert kept == {("a", "one", "two"), ("a", "four", "five")}
+    pairs = bounded_rows(path, kind="pair", per_user=5)
+    assert pairs == {("a", "one", "two"), ("a", "four", "five")}
     by_day = bounded_rows(path, kind="pair", per_user=5, unit="user-day")
     assert by_day == {("2026-01-01|a", "one", "two")}  # A6: a pair does not cross the unit's border
 
@@ -329,5 +329,5 @@ def test_a_row_names_a_query_that_is_published_under_its_own_value():
             {"query": ["a", "a", "b"], "next_query": ["b"] * 3, BY_VALUE: ["DE", "FR", "FR"]}
         ),
     }
-    kept = keep_published(tables)["pair"].select(["query", BY_VALUE]).to_pylist()
-    assert [tuple(row.values()) for row in kept] == [("a", "DE"), ("b", "FR")]
+    rows = keep_published(tables)["pair"].select(["query", BY_VALUE]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("a", "DE"), ("b", "FR")]

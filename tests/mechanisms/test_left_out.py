@@ -26,12 +26,12 @@ def row(user, query, url="", second=0):
     return {"user": user, "time": time, "query": query, "url": url}
 
 
-def bins_of(path, *, d=10, known=("weather",)):
+def bins_of(path, *, d=10, published=("weather",)):
     public = (
         schema("query")
         .empty_table()
         .from_pylist(
-            [{"query": q, "users": 9, "users_stderr": 1.0, "reliable": True} for q in known],
+            [{"query": q, "users": 9, "users_stderr": 1.0, "reliable": True} for q in published],
             schema=schema("query"),
         )
     )
@@ -76,10 +76,10 @@ ROWS = st.lists(
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(ROWS, st.integers(1, 3))
-def test_one_unit_moves_all_bins_no_further_than_proved(tmp_path_factory, drawn, d):
+def test_one_unit_moves_all_bins_no_further_than_proved(tmp_path_factory, searches, d):
     folder = tmp_path_factory.mktemp("logs")
     texts = {}
-    for name, left in (("with", drawn), ("without", [r for r in drawn if r[0] != "a"])):
+    for name, left in (("with", searches), ("without", [r for r in searches if r[0] != "a"])):
         path = folder / f"{name}.tsv"
         lines = ["user\ttime\tquery\turl"] + [
             f"{user}\t2026-01-01 00:00:{i:02}\t{query}\t{'e.org' if click else ''}"
@@ -95,31 +95,31 @@ def test_the_bound_is_reached(tmp_path):
     """A unit whose d clicks turn d queries of others from unclicked to clicked."""
     queries = ["x", "y"]
     others = [f"b\t2026-01-01 00:00:0{i}\t{q}\t" for i, q in enumerate(queries)]
-    own = [f"a\t2026-01-01 00:00:0{i}\t{q}\te.org" for i, q in enumerate(queries)]
-    found = []
-    for lines in (others, others + own):
+    searches = [f"a\t2026-01-01 00:00:0{i}\t{q}\te.org" for i, q in enumerate(queries)]
+    bins = []
+    for lines in (others, others + searches):
         path = tmp_path / f"{len(lines)}.tsv"
         path.write_text("\n".join(["user\ttime\tquery\turl", *lines]) + "\n", encoding="utf-8")
-        found.append(bins_of(path, d=2))
-    moved = [found[1].get(b, 0) - found[0].get(b, 0) for b in BINS]
+        bins.append(bins_of(path, d=2))
+    moved = [bins[1].get(b, 0) - bins[0].get(b, 0) for b in BINS]
     assert math.hypot(*moved) == pytest.approx(_sensitivity(2, "add-remove"))
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_its_guarantee_is_the_gaussian_mechanism_s(neighbours):
-    made = LeftOut.solve(epsilon=0.5, delta=1e-7, d=10, neighbours=neighbours)
-    stated = made.guarantee(epsilon=0.5, neighbours=neighbours)
-    mu = _sensitivity(10, neighbours) / made.sigma
+    mechanism = LeftOut.solve(epsilon=0.5, delta=1e-7, d=10, neighbours=neighbours)
+    stated = mechanism.guarantee(epsilon=0.5, neighbours=neighbours)
+    mu = _sensitivity(10, neighbours) / mechanism.sigma
     assert gaussian_delta(epsilon=0.5, mu=mu) <= stated.delta <= 1e-7
-    back = made.guarantee(delta=1e-7, neighbours=neighbours)
+    back = mechanism.guarantee(delta=1e-7, neighbours=neighbours)
     assert back.epsilon == pytest.approx(0.5, rel=1e-3)
     assert back.delta <= 1e-7
-    assert parse(str(made)) == made
+    assert parse(str(mechanism)) == mechanism
 
 
 def test_every_bin_is_published_also_empty_ones():
-    made = LeftOut(d=1, sigma=0.2)
-    table = made.release({BINS[3]: 40}, entropy=SystemEntropy())
+    mechanism = LeftOut(d=1, sigma=0.2)
+    table = mechanism.release({BINS[3]: 40}, entropy=SystemEntropy())
     assert {tuple(r[k] for k in ("what", "words", "clicked")) for r in table.to_pylist()} == set(
         BINS
     )

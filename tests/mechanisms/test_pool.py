@@ -52,7 +52,7 @@ def twin_law(b, T, c, base):
 
 def largest_delta(laws, *, T, d, epsilon, neighbours):
     """The largest delta(epsilon) over neighbours, with a law of its own for each item."""
-    found = 0.0
+    worst = 0.0
     for before, after in itertools.product(user_vectors(d, len(laws)), repeat=2):
         if neighbours == "add-remove" and any(before) and any(after):
             continue
@@ -60,8 +60,8 @@ def largest_delta(laws, *, T, d, epsilon, neighbours):
         for counts in itertools.product(sorted({0, 1, max(1, T - 1), SURE}), repeat=len(places)):
             P = [laws[i](c + before[i], c) for i, c in zip(places, counts, strict=True)]
             Q = [laws[i](c + after[i], c) for i, c in zip(places, counts, strict=True)]
-            found = max(found, hockey_stick(P, Q, epsilon))
-    return found
+            worst = max(worst, hockey_stick(P, Q, epsilon))
+    return worst
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
@@ -101,11 +101,11 @@ def test_number_choice_and_tail_are_the_law_of_a_draw_for_each_key():
     a, s = math.exp(-1 / b), survival(noise="geometric", scale=1.3, x=2)
     values = (None, *range(T, T + 5))
     for outcome in itertools.product(values, repeat=n):
-        each = math.prod(1 - s if v is None else float(mass("geometric", b, v)) for v in outcome)
+        direct = math.prod(1 - s if v is None else float(mass("geometric", b, v)) for v in outcome)
         passed = [v for v in outcome if v is not None]
         short = binom.pmf(len(passed), n, s) / math.comb(n, len(passed))
         short *= math.prod((1 - a) * a ** (v - T) for v in passed)
-        assert short == pytest.approx(each, rel=1e-9)
+        assert short == pytest.approx(direct, rel=1e-9)
 
 
 def on_domain(domain, counts, **more):
@@ -132,9 +132,9 @@ def test_what_appears_has_the_joint_law_of_a_draw_for_each_key(counts):
         }
         statistic = 0.0
         for appears in itertools.product([False, True], repeat=3):
-            shown = frozenset(key for key, yes in zip("abc", appears, strict=True) if yes)
-            p = math.prod(chance[k] if k in shown else 1 - chance[k] for k in "abc")
-            statistic += (seen[shown] - runs * p) ** 2 / (runs * p)
+            outcome = frozenset(key for key, yes in zip("abc", appears, strict=True) if yes)
+            p = math.prod(chance[k] if k in outcome else 1 - chance[k] for k in "abc")
+            statistic += (seen[outcome] - runs * p) ** 2 / (runs * p)
         return chi2.sf(statistic, 7)
 
     assert p_value(m.b) > 1e-9

@@ -122,7 +122,7 @@ def slow_delta(schedule, epsilon, neighbours):
 )
 def test_delta_agrees_with_long_arithmetic(rounds, d, counts, neighbours):
     s = [7.0, 5.0, 4.0][:rounds]
-    found = schedule_of(
+    schedule = schedule_of(
         d=d,
         s=s,
         own=[2, 3, 5][:rounds],
@@ -131,8 +131,8 @@ def test_delta_agrees_with_long_arithmetic(rounds, d, counts, neighbours):
         counts=counts,
     )
     for epsilon in (0.0, 0.3, 1.0, 2.5):
-        fast = delta_of_rounds(found, epsilon=epsilon, neighbours=neighbours)
-        assert fast == pytest.approx(slow_delta(found, epsilon, neighbours), rel=1e-9, abs=1e-30)
+        fast = delta_of_rounds(schedule, epsilon=epsilon, neighbours=neighbours)
+        assert fast == pytest.approx(slow_delta(schedule, epsilon, neighbours), rel=1e-9, abs=1e-30)
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
@@ -162,12 +162,12 @@ def test_joint_calibration_is_better_than_the_sum_of_the_parts():
 
 
 def test_one_item_and_one_round_is_the_threshold_mechanism():
-    found = schedule_of(d=1, s=[4.0], T=[22.5])
+    schedule = schedule_of(d=1, s=[4.0], T=[22.5])
     for epsilon in (0.2, 1.0):
         plain = delta_of_threshold(
             noise="gaussian", epsilon=epsilon, d=1, scale=4.0, threshold=22.5
         )
-        assert delta_of_rounds(found, epsilon=epsilon) == pytest.approx(plain, rel=1e-4)
+        assert delta_of_rounds(schedule, epsilon=epsilon) == pytest.approx(plain, rel=1e-4)
 
 
 def test_counts_are_paid_for_also_where_a_unit_s_bounded_items_are_its_own():
@@ -255,13 +255,13 @@ def test_no_world_of_two_items_exceeds_the_claim(epsilon, delta, memory, rules, 
     )  # fmt: skip
     mechanism = Rounds(schedule=schedule, **rules)
     top = math.ceil(1.6 * schedule.thresholds[1] / GRID / sum(schedule.coefficients(1)))
-    found = largest_delta(
+    worst = largest_delta(
         mechanism,
         epsilon=epsilon,
         worlds=worlds_near(top, seed=7, count=12),
         neighbours=neighbours,
     )
-    assert 0.2 * delta < found <= delta
+    assert 0.2 * delta < worst <= delta
 
 
 def test_the_law_catches_halved_noise():
@@ -274,9 +274,9 @@ def test_the_law_catches_halved_noise():
 def test_the_law_catches_an_add_remove_claim_sold_as_replace():
     schedule = solve_rounds(epsilon=1.0, delta=1e-3, d=2, shares=(0.4, 0.6), memory=0.0, late=0.7)
     mechanism = Rounds(schedule=schedule)
-    found = largest_delta(mechanism, epsilon=1.0, worlds=[(16, 10, 0)], neighbours="replace")
-    assert delta_of_rounds(schedule, epsilon=1.0, neighbours="replace") > found
-    assert found > 2e-3
+    worst = largest_delta(mechanism, epsilon=1.0, worlds=[(16, 10, 0)], neighbours="replace")
+    assert delta_of_rounds(schedule, epsilon=1.0, neighbours="replace") > worst
+    assert worst > 2e-3
 
 
 # --- broken twins ---------------------------------------------------------------------------------
@@ -360,14 +360,14 @@ def sum_weights(candidates, attention=None):
 
 def exact_weights(holdings, attention):
     """The same in whole numbers, unit by unit."""
-    found = Counter()
-    for held in holdings:
-        h = {item: attention.get(item, 0) for item in held}
+    weights = Counter()
+    for items in holdings:
+        h = {item: attention.get(item, 0) for item in items}
         squares = sum(x * x for x in h.values())
         for item, x in h.items():
             if x:
-                found[item] += math.isqrt(x * x * GRID**2 // squares)
-    return found
+                weights[item] += math.isqrt(x * x * GRID**2 // squares)
+    return weights
 
 
 @settings(deadline=None, max_examples=40)
@@ -406,9 +406,9 @@ def test_weights_of_units_with_more_items_than_a_byte_counts(many):
     texts = [f"q{n}" for n in range(many)]
     holdings = [texts, ["q0"]]
     candidates = candidates_of(holdings, d=1000)
-    own = {text: FULL if n % 2 else 1 for n, text in enumerate(texts)}
+    attention = {text: FULL if n % 2 else 1 for n, text in enumerate(texts)}
     assert sum_weights(candidates) == exact_weights(holdings, dict.fromkeys(texts, FULL))
-    assert sum_weights(candidates, own) == exact_weights(holdings, own)
+    assert sum_weights(candidates, attention) == exact_weights(holdings, attention)
 
 
 def test_every_round_draws_the_noise_that_is_certified(monkeypatch):
@@ -422,8 +422,8 @@ def test_every_round_draws_the_noise_that_is_certified(monkeypatch):
 
     monkeypatch.setattr(module, "draw", note)
     schedule = schedule_of(s=[3.0, 0.5, 7.25], T=[900.0] * 3, d=2)
-    held = candidates_of([("a", "b"), ("b", "c")], d=2)
-    selected = Rounds(schedule=schedule).select(held, entropy=SystemEntropy())
+    candidates = candidates_of([("a", "b"), ("b", "c")], d=2)
+    selected = Rounds(schedule=schedule).select(candidates, entropy=SystemEntropy())
     assert len(selected.keys) == 0
     assert draws == {("gaussian", s * GRID): 3 for s in schedule.scales}
 
@@ -462,14 +462,14 @@ def test_released_sets_follow_the_law(copies, units, s, T, rules, wrong):
     schedule = schedule_of(s=s, own=[2, 3], past=[1], T=T)
     mechanism = Rounds(schedule=schedule, **rules)
     holdings = [
-        held
+        items
         for n in range(copies)
-        for held in [*[(f"{n}a",)] * A, *[(f"{n}b",)] * B, *[(f"{n}a", f"{n}b")] * AB]
+        for items in [*[(f"{n}a",)] * A, *[(f"{n}b",)] * B, *[(f"{n}a", f"{n}b")] * AB]
     ]
     released = mechanism.release(candidates_of(holdings, d=2), entropy=SystemEntropy())
     assert released.column_names == ["query"]
-    shown = set(released["query"].to_pylist())
-    kinds = [2 * (f"{n}a" in shown) + (f"{n}b" in shown) for n in range(copies)]
+    queries = set(released["query"].to_pylist())
+    kinds = [2 * (f"{n}a" in queries) + (f"{n}b" in queries) for n in range(copies)]
     observed = np.bincount(kinds, minlength=4)
 
     def misfit(mechanism, noise=1.0):
@@ -488,15 +488,15 @@ def test_items_come_once_bounded_and_bounding_again_is_caught(monkeypatch):
     schedule = solve_rounds(epsilon=1.0, delta=1e-4, d=1, shares=(0.5, 0.5), memory=0.0, late=0.5)
     mechanism = Rounds(schedule=schedule)
     holdings = [*[("a", "x")] * 400, ("x",)]
-    full, held = (candidates_of(holdings, d=d, way="first") for d in (2, 1))
+    full, bounded = (candidates_of(holdings, d=d, way="first") for d in (2, 1))
     with pytest.raises(Refused, match="up to 2 a user, the mechanism is proved for 1"):
         mechanism.release(full, entropy=SystemEntropy())
-    assert mechanism.release(held, entropy=SystemEntropy())["query"].to_pylist() == ["a"]
-    unbounded = dict(zip(map(id, held.bounded.values), full.bounded.values, strict=True))
+    assert mechanism.release(bounded, entropy=SystemEntropy())["query"].to_pylist() == ["a"]
+    unbounded = dict(zip(map(id, bounded.bounded.values), full.bounded.values, strict=True))
     monkeypatch.setattr(
         module, "keep_alive", lambda items, *, alive: keep_alive(unbounded[id(items)], alive=alive)
     )
-    assert mechanism.release(held, entropy=SystemEntropy())["query"].to_pylist() == ["a", "x"]
+    assert mechanism.release(bounded, entropy=SystemEntropy())["query"].to_pylist() == ["a", "x"]
 
 
 @pytest.mark.parametrize("way", ["first", "random"])
@@ -508,12 +508,12 @@ def test_partitions_change_nothing(tmp_path, monkeypatch, kind, unit, d, way):
     """The same sums in every round, a draw for each, and the same rows in the end."""
     pq.write_table(hostile_log(1500, seed=1), tmp_path / "log.parquet")
     mechanism = Rounds.solve(epsilon=30.0, delta=1e-2, d=d, rounds=4)
-    real, found = module.draw, {}
+    real, outcomes = module.draw, {}
     for name, log in read_in_partitions(tmp_path / "log.parquet", unit=unit):
-        drawn = Counter()
+        draws = Counter()
 
-        def note(*, scale, keys, drawn=drawn, **more):
-            drawn[scale] += len(keys)
+        def note(*, scale, keys, draws=draws, **more):
+            draws[scale] += len(keys)
             return real(scale=scale, keys=keys, **more)
 
         monkeypatch.setattr(module, "draw", note)
@@ -521,22 +521,22 @@ def test_partitions_change_nothing(tmp_path, monkeypatch, kind, unit, d, way):
         candidates = mechanism.gather(log, view, entropy=SeededEntropy(7))
         sums = sum_weights(candidates) if kind == "query" else None
         table = mechanism.release(candidates, entropy=SeededEntropy(2))
-        found[name] = (sums, list(drawn.items()), table.to_pylist())
-    (_, drawn, rows), *others = found.values()
-    assert len(drawn) == 4
-    alive = [count for _, count in drawn]
+        outcomes[name] = (sums, list(draws.items()), table.to_pylist())
+    (_, draws, rows), *others = outcomes.values()
+    assert len(draws) == 4
+    alive = [count for _, count in draws]
     assert alive == sorted(alive, reverse=True)
     assert 0 < alive[3] < alive[0]
     assert len(rows) > 1
-    assert all(other == found["one"] for other in others)
+    assert all(other == outcomes["one"] for other in others)
 
 
 def test_nothing_in_nothing_out():
-    held = candidates_of([("a",)])
+    candidates = candidates_of([("a",)])
     counts = ["users", "users_stderr", "reliable", "users_low", "users_high"]
     for share, columns in ((0.0, ["query"]), (0.5, ["query", *counts])):
         mechanism = Rounds.solve(epsilon=1.0, delta=1e-9, d=100, count_share=share)
-        released = mechanism.release(held, entropy=SystemEntropy())
+        released = mechanism.release(candidates, entropy=SystemEntropy())
         assert released.num_rows == 0
         assert released.column_names == columns
 
@@ -556,11 +556,11 @@ def log(write_tsv):
 
 
 def test_a_release_is_verified_and_a_seed_repeats_it(log, tmp_path):
-    asked = {
+    options = {
         "mechanism": "rounds", "tables": ["query", "itemset"], "epsilon": 4.0, "delta": 1e-6,
         "per_user": 20, "rounds": 3, "count_per_user": 4,
     }  # fmt: skip
-    outcome = release(str(log), out=tmp_path / "out", **asked)
+    outcome = release(str(log), out=tmp_path / "out", **options)
     assert min(outcome.rows.values()) > 0
     report = verify(tmp_path / "out")
     assert report.ok, report.as_json()
@@ -570,18 +570,20 @@ def test_a_release_is_verified_and_a_seed_repeats_it(log, tmp_path):
 
 
 def test_a_seed_repeats_a_release():
-    held = candidates_of([("a", "b", str(n % 9)) for n in range(60)])
+    candidates = candidates_of([("a", "b", str(n % 9)) for n in range(60)])
     mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=100, rounds=3)
-    one, two, other = (mechanism.release(held, entropy=SeededEntropy(n)) for n in (5, 5, 6))
-    assert one.num_rows > 1
-    assert one.equals(two)
-    assert not one.equals(other)
+    first, again, other = (
+        mechanism.release(candidates, entropy=SeededEntropy(n)) for n in (5, 5, 6)
+    )
+    assert first.num_rows > 1
+    assert first.equals(again)
+    assert not first.equals(other)
 
 
 def test_keys_alone_get_everything_and_show_more(log, tmp_path):
-    asked = {"mechanism": "rounds", "tables": ["query"], "epsilon": 1.0, "delta": 1e-6}
-    keys = release(str(log), out=tmp_path / "keys", set_only=True, **asked)
-    counts = release(str(log), out=tmp_path / "counts", **asked)
+    options = {"mechanism": "rounds", "tables": ["query"], "epsilon": 1.0, "delta": 1e-6}
+    keys = release(str(log), out=tmp_path / "keys", set_only=True, **options)
+    counts = release(str(log), out=tmp_path / "counts", **options)
     assert verify(tmp_path / "keys").ok
     at = {"epsilon": 1.0}
     for outcome in (keys, counts):
@@ -590,7 +592,7 @@ def test_keys_alone_get_everything_and_show_more(log, tmp_path):
     scales = [o.plans["query"].mechanism.schedule.scales[0] for o in (keys, counts)]
     assert scales[1] == pytest.approx(scales[0] / math.sqrt(0.7), rel=1e-4)
     with pytest.raises(UsageError, match="--count-per-user is about counts"):
-        release(str(log), out=tmp_path / "no", set_only=True, count_per_user=3, **asked)
+        release(str(log), out=tmp_path / "no", set_only=True, count_per_user=3, **options)
 
 
 def test_gathering_fixes_distinct_items_in_the_unit_s_own_order(engine, log):
@@ -600,8 +602,8 @@ def test_gathering_fixes_distinct_items_in_the_unit_s_own_order(engine, log):
     )
     rows = [
         (part, unit, item)
-        for part, held in enumerate(candidates.bounded.results(same))
-        for unit, item in zip(held.unit.tolist(), held.item.tolist(), strict=True)
+        for part, bounded in enumerate(candidates.bounded.results(same))
+        for unit, item in zip(bounded.unit.tolist(), bounded.item.tolist(), strict=True)
     ]
     assert len(set(rows)) == len(rows)
     assert max(Counter(row[:2] for row in rows).values()) == 3
@@ -693,17 +695,17 @@ def test_only_the_worst_that_a_unit_can_hold_decides(neighbours):
     few = account._worst(*every)
     assert len(few[0]) < len(every[0])
     for epsilon in (0.01, 0.5, 1.0, 4.0):
-        found = [
+        deltas = [
             account._largest_delta(sides, epsilon=epsilon, neighbours=neighbours)
             for sides in (every, few)
         ]
-        assert found[0] == found[1] > 0
+        assert deltas[0] == deltas[1] > 0
 
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_number_that_is_none_is_no_guarantee(place, monkeypatch):
     schedule = solve_rounds(epsilon=1.0, delta=1e-6, d=3, shares=(1.0,), memory=0.0, late=1.0)
-    broken = [each.copy() for each in account._sides(schedule)]
+    broken = [side.copy() for side in account._sides(schedule)]
     broken[place][-1] = math.nan
     monkeypatch.setattr(account, "_sides", lambda _: tuple(broken))
     assert epsilon_of_rounds(schedule, delta=1e-6) == math.inf

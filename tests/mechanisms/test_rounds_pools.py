@@ -45,8 +45,8 @@ REFERENCE = (
 
 def add_pools(mechanism, *pools, late=0.85):
     """The mechanism with pools of these (size, fakes)."""
-    made = [pool_keys(mechanism.schedule, size=N, fakes=F, late=late) for N, F in pools]
-    return replace(mechanism, pools=tuple(made))
+    classes = [pool_keys(mechanism.schedule, size=N, fakes=F, late=late) for N, F in pools]
+    return replace(mechanism, pools=tuple(classes))
 
 
 def chances(mechanism, *, weight=0.0, pool=0):
@@ -75,10 +75,10 @@ def test_thresholds_of_pools_and_the_chance_of_a_fake_are_the_reference_ones(
 ):
     mechanism = add_pools(parse(REFERENCE), (N, F))
     assert mechanism.pools[0].thresholds == steps
-    found = chances(mechanism)
-    assert found == pytest.approx(by_round, rel=1e-4)
-    assert sum(found) == pytest.approx(q0, rel=1e-4)
-    assert N * sum(found) < mechanism.fakes() <= F * (1 + 1e-6)
+    tails = chances(mechanism)
+    assert tails == pytest.approx(by_round, rel=1e-4)
+    assert sum(tails) == pytest.approx(q0, rel=1e-4)
+    assert N * sum(tails) < mechanism.fakes() <= F * (1 + 1e-6)
 
 
 def test_a_key_of_one_unit_and_what_two_twins_would_show_are_the_reference_ones():
@@ -116,8 +116,8 @@ def test_no_world_with_pool_keys_exceeds_the_claim(neighbours, pools):
     assert claim == without.delta <= delta * 1.001  # any threshold of a pool costs nothing
     top = math.ceil(1.6 * schedule.thresholds[1] / GRID / sum(schedule.coefficients(1)))
     how = {"epsilon": epsilon, "neighbours": neighbours, "pools": pools}
-    found = largest_delta(mechanism, worlds=worlds_near(top, seed=7, count=12), **how)
-    assert 0 < found <= claim
+    worst = largest_delta(mechanism, worlds=worlds_near(top, seed=7, count=12), **how)
+    assert 0 < worst <= claim
     # Noise for held keys alone shows who holds the key.
     assert largest_delta(mechanism, worlds=[(0, 0, 0)], held_only=True, **how) > 3 * claim
 
@@ -134,10 +134,10 @@ def test_released_sets_with_a_pool_follow_the_law():
     mechanism = replace(mechanism, pools=(keys,))
     holdings = [(f"{n}a", f"{n}b") for n in range(copies)]
     pool = [f"{n}{kind}" for n in range(copies) for kind in ("a", "c")]  # c: held by nobody
-    held = candidates_of(holdings, pools=[pool], d=2)
-    shown = set(mechanism.release(held, entropy=SeededEntropy(5))["query"].to_pylist())
-    kinds = [2 * (f"{n}a" in shown) + (f"{n}b" in shown) for n in range(copies)]
-    nobody = sum(f"{n}c" in shown for n in range(copies))
+    candidates = candidates_of(holdings, pools=[pool], d=2)
+    queries = set(mechanism.release(candidates, entropy=SeededEntropy(5))["query"].to_pylist())
+    kinds = [2 * (f"{n}a" in queries) + (f"{n}b" in queries) for n in range(copies)]
+    nobody = sum(f"{n}c" in queries for n in range(copies))
     expected = copies * law(mechanism, 0, 0, 1, nodes=800, pools=(1, 0))
     observed = np.bincount(kinds, minlength=4)
     assert ((observed - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 3)
@@ -147,9 +147,9 @@ def test_released_sets_with_a_pool_follow_the_law():
     assert abs(norm_score(nobody, copies, q0)) < 5
 
 
-def norm_score(found, count, chance):
+def norm_score(successes, count, chance):
     """How many standard deviations a count is from its mean."""
-    return (found - count * chance) / math.sqrt(count * chance * (1 - chance))
+    return (successes - count * chance) / math.sqrt(count * chance * (1 - chance))
 
 
 class HeldOnly(Rounds):
@@ -176,28 +176,28 @@ class LastRoundOnly(Rounds):
         return Rounds._unheld(replace(self, pools=(keys,)), candidates, selected, entropy)
 
 
-@pytest.mark.parametrize("made", [Rounds, HeldOnly, FakesAmongAll, LastRoundOnly])
-def test_keys_of_one_unit_and_of_nobody_show_as_often_as_the_law_says(made):
+@pytest.mark.parametrize("twin", [Rounds, HeldOnly, FakesAmongAll, LastRoundOnly])
+def test_keys_of_one_unit_and_of_nobody_show_as_often_as_the_law_says(twin):
     """A run is thousands of worlds: a pool key of one unit alone, and keys that nobody holds."""
     alone, unheld = 4000, 96_000
     right = add_pools(parse(REFERENCE), (20, 2.0))
     keys = replace(right.pools[0], size=alone + unheld)
-    mechanism = made(schedule=right.schedule, C=3.0, reach=1.3, focus=0.3, pools=(keys,))
+    mechanism = twin(schedule=right.schedule, C=3.0, reach=1.3, focus=0.3, pools=(keys,))
     pool = [*(f"held {n}" for n in range(alone)), *(f"nobody {n}" for n in range(unheld))]
-    held = candidates_of([(key,) for key in pool[:alone]], pools=[pool], d=100)
-    shown = mechanism.release(held, entropy=SeededEntropy(11))["query"].to_pylist()
-    with_unit = len({key for key in shown if key.startswith("held")})
-    without = len({key for key in shown if key.startswith("nobody")})
+    candidates = candidates_of([(key,) for key in pool[:alone]], pools=[pool], d=100)
+    queries = mechanism.release(candidates, entropy=SeededEntropy(11))["query"].to_pylist()
+    with_unit = len({key for key in queries if key.startswith("held")})
+    without = len({key for key in queries if key.startswith("nobody")})
     scores = (
         norm_score(with_unit, alone, sum(chances(right, weight=1.0))),
         norm_score(without, unheld, sum(chances(right))),
     )
-    if made is Rounds:
-        assert len(shown) == len(set(shown))
+    if twin is Rounds:
+        assert len(queries) == len(set(queries))
         assert max(map(abs, scores)) < 4
     else:
         assert max(map(abs, scores)) > 5.5
-    if made is HeldOnly:  # shown by the unit alone: delta at every epsilon
+    if twin is HeldOnly:  # shown by the unit alone: delta at every epsilon
         assert without == 0 < 0.12 * alone < with_unit
 
 
@@ -216,23 +216,23 @@ def test_large_pools_have_the_same_law_as_direct_draws(monkeypatch):
     q0, p = sum(chances(mechanism)), mechanism.fakes() / 20
     entropy = SeededEntropy(2)
 
-    def passed(**how):
+    def count_passes():
         return [
             module.pass_unheld(
-                mechanism.schedule, keys, judge_of(mechanism), count=count, entropy=entropy, **how
+                mechanism.schedule, keys, judge_of(mechanism), count=count, entropy=entropy
             )
             for _ in range(runs)
         ]
 
-    direct = passed()
+    direct = count_passes()
     monkeypatch.setattr(module, "DIRECT", 10)
-    lazy = passed()
+    lazy = count_passes()
     edges = binom.ppf([0.2, 0.4, 0.6, 0.8], count, q0)
     expected = runs * np.diff([0, *binom.cdf(edges, count, q0), 1])
-    for found in (direct, lazy):
-        observed = np.bincount(np.searchsorted(edges, found), minlength=5)
+    for passes in (direct, lazy):
+        observed = np.bincount(np.searchsorted(edges, passes), minlength=5)
         assert ((observed - expected) ** 2 / expected).sum() < chi2.isf(1e-4, 4)
-        assert abs(norm_score(sum(found), runs * count, q0)) < 3.5
+        assert abs(norm_score(sum(passes), runs * count, q0)) < 3.5
     assert norm_score(runs * count * p, runs * count, q0) > 3.5  # all proposals, not those kept
 
 
@@ -242,13 +242,13 @@ def test_proposals_are_kept_once_and_lie_beyond_a_threshold():
     s, (keys,) = mechanism.schedule, mechanism.pools
     chances_, entropy = module._chances(s, keys.thresholds), SeededEntropy(4)
     p = sum(chances_)
-    made = [module._propose(s, keys, chances_, p, entropy) for _ in range(500)]
-    kept = np.array([noise for noise in made if noise is not None])
+    proposals = [module._propose(s, keys, chances_, p, entropy) for _ in range(500)]
+    noises = np.array([noise for noise in proposals if noise is not None])
     c = np.array([[*s.coefficients(k), *[0] * (3 - k)] for k in range(4)])
-    assert (kept @ c.T >= keys.thresholds - c.sum(axis=1)).any(axis=1).all()
+    assert (noises @ c.T >= keys.thresholds - c.sum(axis=1)).any(axis=1).all()
     z = np.random.default_rng(1).normal(size=(400_000, 4)) * np.array(s.scales) * GRID
     union = (z @ c.T >= keys.thresholds).any(axis=1).mean()
-    assert abs(norm_score(len(kept), len(made), union / float(p))) < 4
+    assert abs(norm_score(len(noises), len(proposals), union / float(p))) < 4
     assert union / float(p) < 0.9  # else it would say little
 
 
@@ -314,11 +314,11 @@ def test_a_proposal_is_of_each_round_as_often_as_its_chance(monkeypatch):
 
 def test_of_a_huge_pool_only_keys_that_pass_are_drawn():
     mechanism = add_pools(parse(REFERENCE), (1 << 25, 10.0))
-    found = module.pass_unheld(
+    passers = module.pass_unheld(
         mechanism.schedule, mechanism.pools[0], judge_of(mechanism), count=(1 << 25) - 7,
         entropy=SeededEntropy(1),
     )  # fmt: skip
-    assert 0 < found < 40
+    assert 0 < passers < 40
 
 
 @pytest.mark.parametrize(
@@ -352,12 +352,12 @@ def test_a_pool_key_needs_less_than_a_key_outside():
 
 
 def test_a_pool_of_another_size_than_the_thresholds_are_for_is_refused():
-    held = candidates_of([("a", "b")], pools=[["a", "c", "d"]], d=2)
+    candidates = candidates_of([("a", "b")], pools=[["a", "c", "d"]], d=2)
     mechanism = add_pools(parse(REFERENCE), (4, 0.5))
     with pytest.raises(Refused, match="not those that the thresholds were made for"):
-        mechanism.release(held, entropy=SeededEntropy(1))
+        mechanism.release(candidates, entropy=SeededEntropy(1))
     with pytest.raises(Refused, match="not those that the thresholds were made for"):
-        parse(REFERENCE).release(held, entropy=SeededEntropy(1))
+        parse(REFERENCE).release(candidates, entropy=SeededEntropy(1))
 
 
 # --- any partitions ---------------------------------------------------------------------------------
@@ -374,26 +374,26 @@ def hostile(tmp_path_factory):
 
 def test_pool_keys_fare_alike_in_any_partitions(hostile):
     """The noise is a function of the key, and keys that nobody holds have the same draws."""
-    path, asked = hostile
-    pool = [*asked[1::2], *(f"nobody asks {n}" for n in range(60))]
-    earlier = [asked[0], "an earlier key that nobody asks now"]
+    path, queries = hostile
+    pool = [*queries[1::2], *(f"nobody asks {n}" for n in range(60))]
+    earlier = [queries[0], "an earlier key that nobody asks now"]
     tables = []
-    for listed in (pool, []):
-        pools = (PublicPool(keys=Listed(table=pa.table({"query": listed}))),) if listed else ()
-        sizes = tuple((each.keys.size, 2.0) for each in pools)
+    for keys in (pool, []):
+        pools = (PublicPool(keys=Listed(table=pa.table({"query": keys}))),) if keys else ()
+        sizes = tuple((domain.keys.size, 2.0) for domain in pools)
         mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=3, rounds=4, pools=sizes)
         view = View(
             kind="query", unit="user-day", way="first", options={"pool": {"query": pools}},
             earlier={"query": pa.table({"query": earlier})},
         )  # fmt: skip
-        found = [
+        outcomes = [
             mechanism.release(
                 mechanism.gather(log, view, entropy=SeededEntropy(7)), entropy=SeededEntropy(2)
             )
             for _, log in read_in_partitions(path, unit="user-day")
         ]
-        assert all(table.equals(found[0]) for table in found)
-        tables.append(found[0]["query"].to_pylist())
+        assert all(table.equals(outcomes[0]) for table in outcomes)
+        tables.append(outcomes[0]["query"].to_pylist())
     published, without = tables
     assert set(earlier) <= set(published)
     assert any(key.startswith("nobody") for key in published)
@@ -403,25 +403,25 @@ def test_pool_keys_fare_alike_in_any_partitions(hostile):
 
 @pytest.mark.parametrize("d", [2, 100])
 def test_earlier_keys_are_left_out_before_bounding_and_counted(hostile, d):
-    path, asked = hostile
-    earlier = [*asked[:3], "nobody asks this"]
+    path, texts = hostile
+    earlier = [*texts[:3], "nobody asks this"]
     view = View(kind="query", way="first", earlier={"query": pa.table({"query": earlier})})
     mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=d)
-    found = []
+    outcomes = []
     for _, log in read_in_partitions(path, keep={BY_VALUE: "country"}):
-        held = mechanism.gather(log, view, entropy=SeededEntropy(3))
-        parts = [*held.bounded.results(same)]
+        candidates = mechanism.gather(log, view, entropy=SeededEntropy(3))
+        parts = [*candidates.bounded.results(same)]
         queries = [query for part in parts for query in part.columns(part.item)[0].to_pylist()]
         assert not set(queries) & set(earlier)  # never selected
         # The bound is filled with other items: removing keys after bounding would leave fewer.
         sizes = sorted(int(n) for part in parts for n in np.bincount(part.unit) if n)
-        keys = pa.table({"query": [*asked[3:9], *earlier]})
-        holders = find_holders(held, keys)
+        keys = pa.table({"query": [*texts[3:9], *earlier]})
+        holders = find_holders(candidates, keys)
         pairs = np.zeros((keys.num_rows, 100), np.int64)
         np.add.at(pairs, (holders.item, holders.m), holders.units)
-        shown = mechanism.release(held, entropy=SeededEntropy(1))
-        assert set(earlier) <= set(shown["query"].to_pylist())
-        found.append((sizes, sorted(queries), pairs.tolist()))
+        released = mechanism.release(candidates, entropy=SeededEntropy(1))
+        assert set(earlier) <= set(released["query"].to_pylist())
+        outcomes.append((sizes, sorted(queries), pairs.tolist()))
         users = np.bincount(holders.item, holders.units, minlength=keys.num_rows)
         assert users[-1] == 0 < users[-2]  # nobody, and somebody
         few = tally_view(
@@ -431,7 +431,7 @@ def test_earlier_keys_are_left_out_before_bounding_and_counted(hostile, d):
         held_by = [part.unit for part in few.bounded.results(same)]
         every = [int(n) for unit in held_by for n in np.bincount(unit) if n]
         assert sizes == sorted(min(d, n) for n in every)
-    assert found[0] == found[1] == found[2]
+    assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
 def excluding(log, texts):
@@ -448,33 +448,33 @@ class HeldRows(Rounds):
             for part in candidates.counted.results(same)
             for text in part.columns(part.item)[0].to_pylist()
         }
-        kept = [text for text in candidates.earlier["query"].to_pylist() if text in there]
-        table = pa.table({"query": pa.array(kept, pa.string())})
+        texts = [text for text in candidates.earlier["query"].to_pylist() if text in there]
+        table = pa.table({"query": pa.array(texts, pa.string())})
         return super().release(replace(candidates, earlier=table), entropy=entropy)
 
 
-@pytest.mark.parametrize("made", [Rounds, HeldRows])
-def test_a_row_of_an_earlier_key_does_not_tell_that_somebody_holds_it(made):
+@pytest.mark.parametrize("mechanism_class", [Rounds, HeldRows])
+def test_a_row_of_an_earlier_key_does_not_tell_that_somebody_holds_it(mechanism_class):
     """D: a unit holds the key; D': it is removed, or replaced by one with another item."""
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=2)
-    mechanism = made(schedule=mechanism.schedule, C=3.0, reach=1.3, focus=0.3)
+    mechanism = mechanism_class(schedule=mechanism.schedule, C=3.0, reach=1.3, focus=0.3)
     tables = []
-    for one in (["e"], [], ["a"]):
-        held = candidates_of([("a",), *([one] if one else [])], d=2)
-        held = replace(held, earlier=pa.table({"query": ["e"]}))
-        shown = [mechanism.release(held, entropy=SeededEntropy(n)) for n in range(3)]
-        tables.append(["e" in table["query"].to_pylist() for table in shown])
-    told = tables[0] != tables[1] or tables[0] != tables[2]
-    assert told == (made is HeldRows)
+    for items in (["e"], [], ["a"]):
+        candidates = candidates_of([("a",), *([items] if items else [])], d=2)
+        candidates = replace(candidates, earlier=pa.table({"query": ["e"]}))
+        releases = [mechanism.release(candidates, entropy=SeededEntropy(n)) for n in range(3)]
+        tables.append(["e" in table["query"].to_pylist() for table in releases])
+    differs = tables[0] != tables[1] or tables[0] != tables[2]
+    assert differs == (mechanism_class is HeldRows)
     assert all(tables[0])
 
 
 def test_one_norm_for_selected_and_earlier_keys():
     """A unit with an earlier key and a selected one gives both the weight of two published items."""
     mechanism = Rounds.solve(epsilon=20.0, delta=1e-2, d=2, count_per_user=1)
-    held = candidates_of([("a", "e")] * 300, d=2)
-    held = replace(held, earlier=pa.table({"query": ["e"]}))
-    holders = find_holders(held, pa.table({"query": ["a", "e"]}))
+    candidates = candidates_of([("a", "e")] * 300, d=2)
+    candidates = replace(candidates, earlier=pa.table({"query": ["e"]}))
+    holders = find_holders(candidates, pa.table({"query": ["a", "e"]}))
     assert (holders.m == 2).all()
     weights = holders.weighted_counts(1) / 300 / GRID
     assert weights == pytest.approx([math.sqrt(1 / 2)] * 2, rel=1e-5)
@@ -487,9 +487,9 @@ def test_one_norm_for_selected_and_earlier_keys():
 
 
 def test_earlier_keys_that_a_pool_lists_are_refused(hostile):
-    path, asked = hostile
-    pools = (PublicPool(keys=Listed(table=pa.table({"query": asked[:9]}))),)
-    earlier = pa.table({"query": [asked[0], asked[0]]})
+    path, queries = hostile
+    pools = (PublicPool(keys=Listed(table=pa.table({"query": queries[:9]}))),)
+    earlier = pa.table({"query": [queries[0], queries[0]]})
     mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=2, pools=((9, 1.0),))
     view = View(kind="query", way="first", options={"pool": {"query": pools}})
     with connect() as engine:
@@ -501,10 +501,10 @@ def test_earlier_keys_that_a_pool_lists_are_refused(hostile):
         with pytest.raises(UsageError, match="itemset"):
             Rounds.solve(epsilon=4.0, delta=1e-3, d=2).gather(log, sets, entropy=SeededEntropy(1))
         once = View(kind="query", way="first", earlier={"query": earlier})
-        held = Rounds.solve(epsilon=4.0, delta=1e-3, d=2).gather(
+        candidates = Rounds.solve(epsilon=4.0, delta=1e-3, d=2).gather(
             log, once, entropy=SeededEntropy(1)
         )
-        assert held.earlier.num_rows == 1  # a repeated key has one row
+        assert candidates.earlier.num_rows == 1  # a repeated key has one row
 
 
 def test_rows_are_counted_in_public_order(monkeypatch):
@@ -516,15 +516,15 @@ def test_rows_are_counted_in_public_order(monkeypatch):
     seen = []
     real = find_holders
 
-    def spy(held, keys):
+    def spy(candidates, keys):
         seen.append(keys["query"].to_pylist())
-        return real(held, keys)
+        return real(candidates, keys)
 
     monkeypatch.setattr("murmurlog.mechanisms.rounds.count.find_holders", spy)
-    for one in ("b", "d", "y"):
-        held = candidates_of([(one,)] * 2, pools=[["b", "d", "y"]], d=1)
-        held = replace(held, earlier=pa.table({"query": ["c", "a"]}))
-        mechanism.release(held, entropy=SeededEntropy(1))
+    for key in ("b", "d", "y"):
+        candidates = candidates_of([(key,)] * 2, pools=[["b", "d", "y"]], d=1)
+        candidates = replace(candidates, earlier=pa.table({"query": ["c", "a"]}))
+        mechanism.release(candidates, entropy=SeededEntropy(1))
     assert seen == [["a", "b", "c", "d", "y"]] * 3
 
 
@@ -632,9 +632,15 @@ def test_what_cannot_be_is_refused_before_anything_is_booked(
     ledger = tmp_path / "ledger.json"
     if lines:
         options = {"pool": pool("pool.txt", lines), **options}
-    asked = {"tables": ["query"], "epsilon": 2, "delta": 1e-6, "ledger": ledger, "source_name": "s"}
+    request = {
+        "tables": ["query"],
+        "epsilon": 2,
+        "delta": 1e-6,
+        "ledger": ledger,
+        "source_name": "s",
+    }
     with pytest.raises(error, match=message):
-        murmurlog.release(log, out=tmp_path / "out", **{**asked, **options})
+        murmurlog.release(log, out=tmp_path / "out", **{**request, **options})
     assert not ledger.exists()
     assert not (tmp_path / "out").exists()
 

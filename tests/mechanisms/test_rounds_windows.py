@@ -61,7 +61,7 @@ def key_of(kind, row):
 
 def units(rows, kind, unit, since):
     """Of each unit, the first time of each item in the window: a plain program."""
-    found = defaultdict(dict)
+    items = defaultdict(dict)
     for row in rows:
         if kind == "click" and row["url"] is None:
             continue
@@ -71,8 +71,8 @@ def units(rows, kind, unit, since):
             continue
         name = (row["user"], row["time"].date()) if unit == "user-day" else row["user"]
         key, time = key_of(kind, row), row["time"] or datetime.max
-        found[name][key] = min(time, found[name].get(key, time))
-    return found
+        items[name][key] = min(time, items[name].get(key, time))
+    return items
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,19 @@ def test_keys_and_counts_are_of_their_windows_in_any_partitions(
     }[way]
     d = 3
     selected, counted = (units(rows, kind, unit, since) for since in (select, count))
-    asked = Counter(key for items in units(rows, kind, unit, None).values() for key in items)
-    common = [key for key, _ in sorted(asked.items(), key=lambda pair: (-pair[1], pair[0]))]
+    frequency = Counter(key for items in units(rows, kind, unit, None).values() for key in items)
+    common = [key for key, _ in sorted(frequency.items(), key=lambda pair: (-pair[1], pair[0]))]
     names = keys_of(kind)
 
-    def listed(keys):
+    def key_table(keys):
         return pa.table({name: [key[i] for key in keys] for i, name in enumerate(names)})
 
-    known = [common[0], common[2], ("nobody asks this",) + ("nowhere.org",) * (kind == "click")]
-    published = [*common[:9], known[-1]]
+    earlier = [common[0], common[2], ("nobody asks this",) + ("nowhere.org",) * (kind == "click")]
+    published = [*common[:9], earlier[-1]]
     bounded = Counter(
         key
         for items in selected.values()
-        for _, key in sorted((time, key) for key, time in items.items() if key not in known)[:d]
+        for _, key in sorted((time, key) for key, time in items.items() if key not in earlier)[:d]
     )
     held_by = Counter()
     for items in counted.values():
@@ -114,31 +114,33 @@ def test_keys_and_counts_are_of_their_windows_in_any_partitions(
         held_by.update((key, len(some)) for key in some)
     mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=d)
     view = View(
-        kind=kind, unit=unit, way="first", earlier={kind: listed(known)}, select_from=select,
+        kind=kind, unit=unit, way="first", earlier={kind: key_table(earlier)}, select_from=select,
         count_from=count,
     )  # fmt: skip
-    shown = {}
+    tables = {}
     for name, log in read_in_partitions(path, unit=unit):
-        held = mechanism.gather(log, view, entropy=SeededEntropy(3))
-        kept = Counter()
-        for part in held.bounded.results(same):
-            kept.update(zip(*(c.to_pylist() for c in part.columns(part.item)), strict=True))
-        assert kept == bounded, name
-        holders = find_holders(held, listed(published))
-        found = Counter()
+        candidates = mechanism.gather(log, view, entropy=SeededEntropy(3))
+        bounded_items = Counter()
+        for part in candidates.bounded.results(same):
+            bounded_items.update(
+                zip(*(c.to_pylist() for c in part.columns(part.item)), strict=True)
+            )
+        assert bounded_items == bounded, name
+        holders = find_holders(candidates, key_table(published))
+        holder_counts = Counter()
         for item, m, n in zip(holders.item, holders.m, holders.units, strict=True):
-            found[published[item], int(m)] += int(n)
-        assert found == held_by, name
+            holder_counts[published[item], int(m)] += int(n)
+        assert holder_counts == held_by, name
         with monkeypatch.context() as patched:  # no noise: all publish the same rows
             for module in ("mechanism", "select"):
                 patched.setattr(
                     f"murmurlog.mechanisms.rounds.{module}.draw",
                     lambda *, count, **_: np.zeros(count, np.int64),
                 )
-            made = mechanism.release(held, entropy=SeededEntropy(1)).to_pylist()
-        assert set(known) <= {tuple(row[name] for name in names) for row in made}
-        shown[name] = made
-    assert shown["one"] == shown["many"] == shown["files"]
+            released = mechanism.release(candidates, entropy=SeededEntropy(1)).to_pylist()
+        assert set(earlier) <= {tuple(row[name] for name in names) for row in released}
+        tables[name] = released
+    assert tables["one"] == tables["many"] == tables["files"]
 
 
 @pytest.mark.parametrize("kind", ["keyword", "pair", "itemset"])
@@ -154,11 +156,13 @@ def test_other_tables_have_windows(hostile, monkeypatch, kind):
             for more in ({}, {"count_from": middle})
         )
         cut = mechanism.gather(late, View(kind=kind, way="first"), entropy=SeededEntropy(3))
-        selected = [in_order(each.table(keys_in(each.first))) for each in (every, apart)]
+        selected = [
+            in_order(candidates.table(keys_in(candidates.first))) for candidates in (every, apart)
+        ]
         assert selected[0].equals(selected[1])
         keys = selected[0].slice(0, 40)
-        counts = [find_holders(each, keys) for each in (every, apart, cut)]
-        users = [np.bincount(each.item, each.units, minlength=40).tolist() for each in counts]
+        holders = [find_holders(candidates, keys) for candidates in (every, apart, cut)]
+        users = [np.bincount(h.item, h.units, minlength=40).tolist() for h in holders]
         assert users[1] == users[2] != users[0]
 
 

@@ -55,13 +55,13 @@ def count_queries(path, mechanism, pool=None):
         }
 
 
-def release_tables(path, mechanism, **view):
+def release_tables(path, mechanism, **options):
     """What Algorithm 1 publishes: {query: rows}, {(query, url): rows}."""
     with connect() as engine:
         log, entropy, done = read(find(str(path)), engine=engine), SystemEntropy(), {}
         for kind in ("query", "click"):
-            its = View(kind=kind, published=dict(done), **view)
-            gathered = mechanism.gather(log, its, entropy=entropy)
+            view = View(kind=kind, published=dict(done), **options)
+            gathered = mechanism.gather(log, view, entropy=entropy)
             done[kind] = mechanism.release(gathered, entropy=entropy)
     queries = {row["query"]: row["rows"] for row in done["query"].to_pylist()}
     clicks = {(row["query"], row["url"]): row["rows"] for row in done["click"].to_pylist()}
@@ -150,9 +150,9 @@ def test_a_row_of_a_bare_url_is_there_exactly_if_the_victim_is(write_tsv):
 
 def test_delta_of_a_bare_url_is_about_one_by_the_exact_law():
     mechanism, users = SafelogLiteral(), 300
-    shown = mechanism.pass_probability(users)
+    p = mechanism.pass_probability(users)
     # (no row, row); the row's noisy count adds outputs and cannot make them less distinguishable.
-    within, without = np.array([1 - shown, shown]), np.array([1.0, 0.0])
+    within, without = np.array([1 - p, p]), np.array([1.0, 0.0])
     assert mechanism.parameters()["epsilon_thesis"] < 5.3
     for epsilon in (5.3, 100.0):
         assert hockey_stick([within], [without], epsilon) > 0.999
@@ -161,9 +161,9 @@ def test_delta_of_a_bare_url_is_about_one_by_the_exact_law():
 def test_a_query_outside_the_pool_needs_the_delta_that_the_thesis_leaves_out():
     # Where the filter is passed by repeats, one person alone can show: five rows of one query.
     mechanism = SafelogLiteral()
-    shown = mechanism.pass_probability(5)
-    assert shown == pytest.approx(float(mass("geometric", 10.0, np.arange(6, 2000)).sum()))
-    within, without = np.array([1 - shown, shown]), np.array([1.0, 0.0])
+    p = mechanism.pass_probability(5)
+    assert p == pytest.approx(float(mass("geometric", 10.0, np.arange(6, 2000)).sum()))
+    within, without = np.array([1 - p, p]), np.array([1.0, 0.0])
     claimed = mechanism.parameters()["epsilon_thesis"]
     assert hockey_stick([within], [without], claimed) > 0.25
 
@@ -199,9 +199,9 @@ def test_the_command_line_refuses_with_3_and_verify_with_1(log, tmp_path):
     assert sorted(tmp_path.iterdir()) == before
     done = in_place(*at, "--accept-no-guarantee", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["guarantee"]["notion"] == "none"
-    assert told["tables"]["click"]["rows"] == 2  # own.example, clicked by one person, is there
+    result = json.loads(done.stdout)
+    assert result["guarantee"]["notion"] == "none"
+    assert result["tables"]["click"]["rows"] == 2  # own.example, clicked by one person, is there
     assert in_place("verify", "b").returncode == 1
 
 
@@ -221,11 +221,11 @@ def test_a_release_says_what_the_thesis_claims_and_that_nothing_is_proved(log, t
 
 
 def test_clicks_need_the_queries_that_were_selected(log, tmp_path):
-    asked = {"mechanism": "safelog-literal", "out": tmp_path / "b", "accept_no_guarantee": True}
+    options = {"mechanism": "safelog-literal", "out": tmp_path / "b", "accept_no_guarantee": True}
     with pytest.raises(UsageError, match="name query beside click"):
-        release(str(log), tables=["click"], **asked)
+        release(str(log), tables=["click"], **options)
     assert not (tmp_path / "b").exists()
-    assert release(str(log), tables=["click", "query"], **asked).rows["click"] > 0
+    assert release(str(log), tables=["click", "query"], **options).rows["click"] > 0
 
 
 # --- parameters -----------------------------------------------------------------------------------

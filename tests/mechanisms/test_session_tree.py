@@ -47,12 +47,12 @@ def log_of(write_tsv, users):
 
 def lists_of_units(level):
     """The lists of each unit that has some."""
-    found = {}
+    lists = {}
     for place, bounded in enumerate(level.bounded.results(same)):
         for unit, item in zip(bounded.unit.tolist(), bounded.item.tolist(), strict=True):
             (queries,) = bounded.columns(np.array([item]))
-            found.setdefault((place, unit), []).append("".join(queries[0].as_py()))
-    return sorted(sorted(lists) for lists in found.values())
+            lists.setdefault((place, unit), []).append("".join(queries[0].as_py()))
+    return sorted(sorted(texts) for texts in lists.values())
 
 
 # --- the claim ------------------------------------------------------------------------------------
@@ -75,48 +75,50 @@ WORLDS = ([], [["abc"]], [["ab"]] * 4, [["abc"]] * 3 + [["ab"]] * 2, [["abc"]] *
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize(("s", "T"), [(0.8, 3.2), (1.5, 4.5)])
 def test_the_claim_covers_the_exact_law(s, T, neighbours):
-    made = tree(s=s, T=T)
+    mechanism = tree(s=s, T=T)
     for epsilon in (0.5, 1.5, 4.0):
-        claimed = made.guarantee(epsilon=epsilon, neighbours=neighbours).delta
-        found = largest_delta(
-            made, epsilon=epsilon, worlds=WORLDS, histories=HISTORIES, neighbours=neighbours
+        claimed = mechanism.guarantee(epsilon=epsilon, neighbours=neighbours).delta
+        worst = largest_delta(
+            mechanism, epsilon=epsilon, worlds=WORLDS, histories=HISTORIES, neighbours=neighbours
         )
-        assert claimed / 100 < found <= claimed
+        assert claimed / 100 < worst <= claimed
 
 
 def test_three_levels_are_covered_too():
-    made = tree(l_q=4, s=0.6, T=2.6)
+    mechanism = tree(l_q=4, s=0.6, T=2.6)
     worlds = ([], [["abcd"]] * 3, [["abc"]] * 6, [["abcd"]] * 5)
-    claimed = made.guarantee(epsilon=2.0).delta
-    found = largest_delta(made, epsilon=2.0, worlds=worlds, histories=(["abcd"], ["abcx"], ["abx"]))
-    assert claimed / 100 < found <= claimed
+    claimed = mechanism.guarantee(epsilon=2.0).delta
+    worst = largest_delta(
+        mechanism, epsilon=2.0, worlds=worlds, histories=(["abcd"], ["abcx"], ["abx"])
+    )
+    assert claimed / 100 < worst <= claimed
 
 
 def test_the_exact_law_exceeds_broken_claims():
     """Half of the noise, and extensions that need no threshold because their beginning is public."""
-    made = tree(s=1.5, T=4.5)
-    claimed = made.guarantee(epsilon=1.5).delta
-    known = {"epsilon": 1.5, "worlds": WORLDS, "histories": HISTORIES}
-    assert largest_delta(made, **known, noise=0.5) > claimed
-    assert largest_delta(made, **known, free=True) > 2 * claimed
+    mechanism = tree(s=1.5, T=4.5)
+    claimed = mechanism.guarantee(epsilon=1.5).delta
+    setting = {"epsilon": 1.5, "worlds": WORLDS, "histories": HISTORIES}
+    assert largest_delta(mechanism, **setting, noise=0.5) > claimed
+    assert largest_delta(mechanism, **setting, free=True) > 2 * claimed
 
 
 def test_the_loss_of_one_level_does_not_cover_all():
     """Where all of abc is published, abcx has three keys of its own among pairs, three more, and one."""
-    made = tree(l_q=4, s=3.0, T=7.0)
-    one_level = delta_of_losses([loss_of_rounds(made.selection.schedule)], epsilon=6.0)
-    found = largest_delta(made, epsilon=6.0, worlds=[[["abc"]] * 200], histories=[["abcx"]])
-    assert one_level < found <= made.guarantee(epsilon=6.0).delta
+    mechanism = tree(l_q=4, s=3.0, T=7.0)
+    one_level = delta_of_losses([loss_of_rounds(mechanism.selection.schedule)], epsilon=6.0)
+    worst = largest_delta(mechanism, epsilon=6.0, worlds=[[["abc"]] * 200], histories=[["abcx"]])
+    assert one_level < worst <= mechanism.guarantee(epsilon=6.0).delta
 
 
 def test_its_loss_is_that_of_all_levels_and_of_the_counts_once():
-    made = SessionTree.solve(epsilon=1.0, delta=1e-6, d=1)
-    schedule = made.selection.schedule
+    mechanism = SessionTree.solve(epsilon=1.0, delta=1e-6, d=1)
+    schedule = mechanism.selection.schedule
     squares = 3 * sum(s**-2 for s in schedule.scales) + schedule.counts.loss
-    assert made.loss().mu ** 2 == pytest.approx(squares)
+    assert mechanism.loss().mu ** 2 == pytest.approx(squares)
     alone = loss_of_rounds(replace(schedule, counts=None))
-    assert made.loss().keys == pytest.approx(3 * alone.keys)
-    assert made.loss(neighbours="replace").mu ** 2 == pytest.approx(2 * squares)
+    assert mechanism.loss().keys == pytest.approx(3 * alone.keys)
+    assert mechanism.loss(neighbours="replace").mu ** 2 == pytest.approx(2 * squares)
 
 
 @pytest.mark.parametrize("neighbours", RELATIONS)
@@ -124,19 +126,21 @@ def test_its_loss_is_that_of_all_levels_and_of_the_counts_once():
     "options", [{}, {"rounds": 1, "queries_per_session": 2}, {"count_share": 0.0}]
 )
 def test_what_is_solved_keeps_the_budget_and_spends_it(options, neighbours):
-    made = SessionTree.solve(epsilon=2.0, delta=1e-6, d=1, neighbours=neighbours, **options)
-    assert 0.9e-6 < made.guarantee(epsilon=2.0, neighbours=neighbours).delta <= 1e-6
-    assert made.guarantee(delta=1e-6, neighbours=neighbours).epsilon == pytest.approx(2.0, rel=1e-3)
-    assert parse(str(made)) == made
+    mechanism = SessionTree.solve(epsilon=2.0, delta=1e-6, d=1, neighbours=neighbours, **options)
+    assert 0.9e-6 < mechanism.guarantee(epsilon=2.0, neighbours=neighbours).delta <= 1e-6
+    assert mechanism.guarantee(delta=1e-6, neighbours=neighbours).epsilon == pytest.approx(
+        2.0, rel=1e-3
+    )
+    assert parse(str(mechanism)) == mechanism
 
 
 def test_one_level_without_counts_is_rounds_on_pairs():
-    given = {"mu": 0.4, "keys": 1e-6}
-    made = SessionTree.for_loss(Loss(**given), d=1, queries_per_session=2, count_share=0.0)
+    budget = {"mu": 0.4, "keys": 1e-6}
+    mechanism = SessionTree.for_loss(Loss(**budget), d=1, queries_per_session=2, count_share=0.0)
     with pytest.raises(UsageError, match="--count-share must be at least 0 and below 1, not -1"):
-        SessionTree.for_loss(Loss(**given), d=1, count_share=-1)
-    alone = Rounds.for_loss(Loss(**given), d=10, count_share=0.0)
-    assert made.selection == alone
+        SessionTree.for_loss(Loss(**budget), d=1, count_share=-1)
+    alone = Rounds.for_loss(Loss(**budget), d=10, count_share=0.0)
+    assert mechanism.selection == alone
 
 
 @pytest.mark.parametrize(
@@ -159,9 +163,9 @@ def test_bad_letters_are_named(text, message):
 
 def test_candidates_follow_from_a_unit_s_items_and_published_prefixes(write_tsv, engine):
     path = log_of(write_tsv, [["abc", "bd"], ["abd"], ["ca"]])
-    made = tree(l_s=2)
+    mechanism = tree(l_s=2)
     log = read(find(path), engine=engine)
-    level = made.gather(log, View(kind="session"), entropy=SeededEntropy(1))
+    level = mechanism.gather(log, View(kind="session"), entropy=SeededEntropy(1))
 
     def lists_after(*published):
         keys = log.text_keys.columns([pa.array([list(item) for item in published])])
@@ -178,11 +182,11 @@ def test_candidates_follow_from_a_unit_s_items_and_published_prefixes(write_tsv,
 def test_one_unit_moves_the_sums_of_a_level_by_its_own_weights_only(write_tsv, engine):
     """Removing a unit takes its items' weights away, of norm 1 at most, whatever was published."""
     units = [["abc", "abd"], ["abc"], ["bca", "abd"], ["cab", "ab"]]
-    made = tree(l_s=2)
+    mechanism = tree(l_s=2)
 
     def sums_of(sessions, published):
         log = read(find(log_of(write_tsv, sessions)), engine=engine, entropy=SeededEntropy(1))
-        level = made.gather(log, View(kind="session"), entropy=SeededEntropy(1))
+        level = mechanism.gather(log, View(kind="session"), entropy=SeededEntropy(1))
         if published:
             keys = log.text_keys.columns([pa.array([list(item) for item in published])])
             level = next_level(level, 3, keys)
@@ -206,7 +210,7 @@ def test_one_unit_moves_the_sums_of_a_level_by_its_own_weights_only(write_tsv, e
 
 def test_the_release_has_its_exact_law(write_tsv, engine):
     """Many worlds with queries of their own in one log: each is a sample of the law."""
-    made, worlds = tree(s=1.0, T=2.0), 3000
+    mechanism, worlds = tree(s=1.0, T=2.0), 3000
     units = [["abc"], ["abc"], ["ab"], ["bc"]]
     texts = "abc"
     rows = [
@@ -216,23 +220,25 @@ def test_the_release_has_its_exact_law(write_tsv, engine):
         for i, query in enumerate(session)
     ]
     log = read(find(str(write_tsv(rows))), engine=engine)
-    held = made.gather(log, View(kind="session"), entropy=SeededEntropy(1))
+    candidates = mechanism.gather(log, View(kind="session"), entropy=SeededEntropy(1))
     seen = {}
-    for queries in made.release(held, entropy=SeededEntropy(2))["queries"].to_pylist():
+    for queries in mechanism.release(candidates, entropy=SeededEntropy(2))["queries"].to_pylist():
         world = queries[0].split()[0]
         item = tuple(query.split()[1] for query in queries)
         seen.setdefault(world, set()).add(item)
-    found = Counter(frozenset(items) for items in seen.values())
-    found[frozenset()] = worlds - len(seen)
-    expected = law(made, units)
-    assert set(found) <= set(expected)
-    assert {item for items in found for item in items} == set(items_of(texts))
+    outcomes = Counter(frozenset(items) for items in seen.values())
+    outcomes[frozenset()] = worlds - len(seen)
+    expected = law(mechanism, units)
+    assert set(outcomes) <= set(expected)
+    assert {item for items in outcomes for item in items} == set(items_of(texts))
     likely = [key for key, p in expected.items() if worlds * p > 5]
-    counts = np.array([found[key] for key in likely] + [worlds - sum(found[k] for k in likely)])
+    counts = np.array(
+        [outcomes[key] for key in likely] + [worlds - sum(outcomes[k] for k in likely)]
+    )
     chances = np.array([expected[key] for key in likely])
     chances = np.append(chances, 1 - chances.sum()) + 1e-12
     assert chisquare(counts, worlds * chances / chances.sum()).pvalue > 1e-6
-    halved = law(made, units, noise=0.5)
+    halved = law(mechanism, units, noise=0.5)
     other = np.array([halved.get(key, 0.0) for key in likely])
     other = np.append(other, max(0.0, 1 - other.sum())) + 1e-12
     assert chisquare(counts, worlds * other / other.sum()).pvalue < 1e-6

@@ -40,12 +40,12 @@ def at(minute, query, user="a"):
     return {"user": user, "time": time, "query": query, "url": ""}
 
 
-def sessions_of(path, *, unit="user", known=None, gap=30 * 60, **more):
+def sessions_of(path, *, unit="user", published=None, gap=30 * 60, **more):
     """(user, queries) of every session, by user and time."""
     with connect() as engine:
         log = read(find(str(path)), engine=engine, unit=unit, entropy=SeededEntropy(1))
-        if known is not None:
-            keys = log.text_keys.texts(pa.array(known))
+        if published is not None:
+            keys = log.text_keys.texts(pa.array(published))
             more["known"] = log.partitions.share(KeyList.of(keys))
         finder = ItemFinder(kind="session", gap=gap * 10**6, **more)
         return [
@@ -57,12 +57,12 @@ def sessions_of(path, *, unit="user", known=None, gap=30 * 60, **more):
 
 
 def test_a_session_ends_with_a_pause_and_at_the_unit_s_border(write_tsv):
-    asked = [at(0, "one"), at(20, "two"), at(51, "three"), at(60, "four"), at(80, "five")]
+    searches = [at(0, "one"), at(20, "two"), at(51, "three"), at(60, "four"), at(80, "five")]
     late = [
         {"user": "b", "time": "2026-01-01 23:59:00", "query": "old year", "url": ""},
         {"user": "b", "time": "2026-01-02 00:01:00", "query": "new year", "url": ""},
     ]
-    path = write_tsv(asked + late)
+    path = write_tsv(searches + late)
     assert sessions_of(path) == [
         ("a", ["one", "two"]),
         ("a", ["three", "four", "five"]),
@@ -82,12 +82,12 @@ def test_a_query_asked_again_at_once_is_one_query_and_alone_no_session(write_tsv
 
 
 def test_a_query_asked_again_after_unpublished_ones_is_one_query(write_tsv):
-    asked = ["x", "secret", "x", "y", "secret", "other", "y", "x"]
-    rows = [at(i, query) for i, query in enumerate(asked)]
+    queries = ["x", "secret", "x", "y", "secret", "other", "y", "x"]
+    rows = [at(i, query) for i, query in enumerate(queries)]
     alone = [at(i, query, "b") for i, query in enumerate(("x", "secret", "x"))]
     path = write_tsv(rows + alone)
-    assert sessions_of(path, known=["x", "y"]) == [("a", ["x", "y", "x"])]
-    assert sessions_of(path, known=["x", "y"], longest=2) == [("a", ["x", "y"])]
+    assert sessions_of(path, published=["x", "y"]) == [("a", ["x", "y", "x"])]
+    assert sessions_of(path, published=["x", "y"], longest=2) == [("a", ["x", "y"])]
 
 
 def test_a_session_is_cut_before_it_is_mined(write_tsv):
@@ -100,13 +100,13 @@ def test_a_unit_keeps_so_many_sessions(write_tsv, engine, way):
     rows = [at(200 * s + i, f"s{s} q{i}", user) for s in range(4) for i in (0, 1) for user in "ab"]
     log = read(find(str(write_tsv(rows))), engine=engine)
     bound = Bound.of(2, way, timed=True, entropy=SeededEntropy(3))
-    kept = log.partitions.derive(
+    bounded = log.partitions.derive(
         partial(find_and_bound, find=ItemFinder(kind="session"), bound=bound)
     )
-    found = held_by_units(log, kept, ["a", "b"])
-    assert sorted(unit for unit, _ in found) == ["a", "a", "b", "b"]
+    sessions = held_by_units(log, bounded, ["a", "b"])
+    assert sorted(unit for unit, _ in sessions) == ["a", "a", "b", "b"]
     if way == "first":
-        assert all(queries[0][:2] in ("s0", "s1") for _, queries in found)
+        assert all(queries[0][:2] in ("s0", "s1") for _, queries in sessions)
 
 
 def given_sessions(rows, text_keys):
@@ -155,11 +155,11 @@ def test_mining_gives_every_subsequence_once_a_unit(repeats, rows):
     merged = {(unit, tuple(q for q, _ in itertools.groupby(picked))) for unit, picked in picks}
     wanted = picks if repeats else {(u, p) for u, p in merged if len(p) > 1}
     assert sorted(lists_of(units, mined)) == sorted(wanted)
-    listed = pa.array([list(p) for _, p in lists_of(units, mined)], pa.list_(pa.string()))
-    assert np.array_equal(text_keys.columns([listed]), mined.keys[mined.item])
+    lists = pa.array([list(p) for _, p in lists_of(units, mined)], pa.list_(pa.string()))
+    assert np.array_equal(text_keys.columns([lists]), mined.keys[mined.item])
     most = Counter(unit for unit, _ in rows)
-    held = Counter(unit for unit, _ in wanted)
-    assert all(held[unit] <= most[unit] * subsequences_a_session(5) for unit in most)
+    counts = Counter(unit for unit, _ in wanted)
+    assert all(counts[unit] <= most[unit] * subsequences_a_session(5) for unit in most)
 
 
 @pytest.mark.parametrize("consecutive", [False, True])
@@ -175,14 +175,14 @@ def test_sets_are_those_of_the_unit_s_items_and_no_more_than_the_bound(k, consec
         keys=keys[by_key], names=(PublicNames(texts, by_key),), texts=None, text_keys=text_keys,
         units=2, place=np.array([0, 1, 2, 3, 0]),
     )  # fmt: skip
-    found = lists_of("uv", Sets(size=k, consecutive=consecutive)(items))
-    assert len(found) == len(set(found))
+    sets = lists_of("uv", Sets(size=k, consecutive=consecutive)(items))
+    assert len(sets) == len(set(sets))
     runs = {order[i : i + n] for n in range(1, k + 1) for i in range(5 - n)}
     some = {"".join(c) for n in range(1, k + 1) for c in itertools.combinations(order, n)}
-    assert set(found) == {("u", tuple(sorted(s))) for s in (runs if consecutive else some)} | {
+    assert set(sets) == {("u", tuple(sorted(s))) for s in (runs if consecutive else some)} | {
         ("v", ("a",))
     }
-    assert sets_of(4, k, consecutive=consecutive) == len(found) - 1
+    assert sets_of(4, k, consecutive=consecutive) == len(sets) - 1
 
 
 @pytest.mark.parametrize("consecutive", [False, True])
@@ -246,39 +246,39 @@ def test_one_unit_holds_at_most_delta_f_items():
 @pytest.mark.parametrize("cut", [Cut(l_q=2), Cut(l_s=2, subsequences="whole")], ids=str)
 def test_the_claim_covers_the_exact_law(cut, neighbours):
     """A unit of l_q = 2 has one pair of queries, or with whole sessions l_s items."""
-    made = Sessions(cut=cut, scale=0.9, T=7)
-    stated = made.guarantee(neighbours=neighbours)
-    found = worst_delta(
+    mechanism = Sessions(cut=cut, scale=0.9, T=7)
+    stated = mechanism.guarantee(neighbours=neighbours)
+    worst = worst_delta(
         noise="geometric", scale=0.9, T=7, d=cut.d, epsilon=stated.epsilon, neighbours=neighbours
     )
-    assert stated.delta / 2 < found <= stated.delta
+    assert stated.delta / 2 < worst <= stated.delta
 
 
 def test_a_bound_on_sessions_taken_for_one_on_subsequences_is_caught():
     """A session of three new queries can show four things; a claim for one is exceeded."""
     claimed = Sessions(cut=Cut(l_q=2), scale=0.9, T=7).guarantee()
-    shown = sum(mass("geometric", 0.9, v - 1) for v in range(7, 60))
+    p = sum(mass("geometric", 0.9, v - 1) for v in range(7, 60))
 
     def law_of(c, base):
-        return [1 - c * shown, c * shown]
+        return [1 - c * p, c * p]
 
     mined = [(0, 0, 0, 0), (1, 1, 1, 1)]
-    found = largest_delta(
+    worst = largest_delta(
         law_of, others=(0,), holds=mined, epsilon=claimed.epsilon, neighbours="add-remove"
     )
-    assert found > 2 * claimed.delta
+    assert worst > 2 * claimed.delta
 
 
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_label_paths_are_pure(neighbours):
     """Every path there is gets a draw, so no output tells for sure: delta is that of the sampler."""
-    made = LabelPaths(cut=Cut(l_q=2), b=1.2, L=2, T=3)
-    stated = made.guarantee(neighbours=neighbours)
+    mechanism = LabelPaths(cut=Cut(l_q=2), b=1.2, L=2, T=3)
+    stated = mechanism.guarantee(neighbours=neighbours)
     assert stated.delta < 1e-14
 
     def law_of(c, base):
-        shown = [mass("geometric", 1.2, v - c) for v in range(3, 60)]
-        return [1 - sum(shown), *shown]
+        masses = [mass("geometric", 1.2, v - c) for v in range(3, 60)]
+        return [1 - sum(masses), *masses]
 
     exact = {"others": (0, 1, 5), "holds": user_vectors(1, 2), "neighbours": neighbours}
     assert largest_delta(law_of, epsilon=stated.epsilon, **exact) < 1e-12
@@ -311,9 +311,9 @@ def test_sessions_are_released_with_other_tables_in_one_account(write_tsv, tmp_p
 
 
 def test_the_thesis_s_own_figures_stand_beside_ours():
-    said = Sessions(cut=Cut(l_q=3), scale=1.0, T=21).parameters()
-    assert said["epsilon_thesis"] == pytest.approx(8)
-    assert said["delta_thesis"] == pytest.approx(2.25070349439e-07)
+    parameters = Sessions(cut=Cut(l_q=3), scale=1.0, T=21).parameters()
+    assert parameters["epsilon_thesis"] == pytest.approx(8)
+    assert parameters["delta_thesis"] == pytest.approx(2.25070349439e-07)
     assert Sessions(cut=Cut(l_q=3), scale=1.0, T=21).guarantee().epsilon == pytest.approx(4)
 
 
@@ -337,10 +337,10 @@ def test_no_published_session_names_a_query_twice_in_a_row(write_tsv, tmp_path):
 def test_paths_of_labels_are_released_with_pure_epsilon(write_tsv, tmp_path, name):
     path = tmp_path / "map.tsv"
     path.write_text("weather\tWeather\nWEATHER berlin\tweather\nnews\tother\n", encoding="utf-8")
-    given = {"length": "length", "file": path, "words": f"words:{path}"}
+    maps = {"length": "length", "file": path, "words": f"words:{path}"}
     done = murmurlog.release(
         log_of_sessions(write_tsv), out=tmp_path / "out", tables=["session"], epsilon=4,
-        mechanism="sessions", map=given[name], fakes=1,
+        mechanism="sessions", map=maps[name], fakes=1,
     )  # fmt: skip
     assert done.guarantee.delta < 1e-15
     assert murmurlog.verify(tmp_path / "out").ok
@@ -358,8 +358,8 @@ def test_labels_are_public_names_and_every_query_has_one():
     queries = pa.array(
         ["weather", "weather berlin", "trains to berlin now", "a b c d e f", "a b c d e"]
     )
-    shown = [labels.names[code] for code in labels.codes(queries)]
-    assert shown == ["1 word", "2 words", "4 words", "5 words or more", "5 words or more"]
+    names = [labels.names[code] for code in labels.codes(queries)]
+    assert names == ["1 word", "2 words", "4 words", "5 words or more", "5 words or more"]
 
 
 LABELLED = (
@@ -384,9 +384,9 @@ def test_words_of_listed_queries_label_others(tmp_path):
     codes = labels.codes(pa.array(queries, pa.large_string()))
     assert [labels.names[code] for code in codes] == list(wanted.values())
     (tmp_path / "map.tsv").write_text("b\ty\nc\tother\na\tx\n")
-    listed = read_labels(str(tmp_path / "map.tsv"))
-    codes = listed.codes(pa.array(["a", "zebra", "c", "b"], pa.large_string()))
-    assert [listed.names[code] for code in codes] == ["x", "other", "other", "y"]
+    labels = read_labels(str(tmp_path / "map.tsv"))
+    codes = labels.codes(pa.array(["a", "zebra", "c", "b"], pa.large_string()))
+    assert [labels.names[code] for code in codes] == ["x", "other", "other", "y"]
 
 
 @pytest.mark.parametrize(
@@ -405,12 +405,12 @@ def test_a_classifier_needs_several_labels_and_not_too_many(tmp_path, text, mess
 def test_label_paths_refuse_a_tally_of_queries(write_tsv, engine):
     """Fails closed: what is not a path of the public labels must not be noised as one."""
     log = read(find(log_of_sessions(write_tsv, users=3)), engine=engine)
-    made = LabelPaths(cut=Cut(), b=1.0, L=5, T=3)
+    mechanism = LabelPaths(cut=Cut(), b=1.0, L=5, T=3)
     queries = Sessions(cut=Cut(), scale=1.0, T=3).gather(
         log, View(kind="session"), entropy=SystemEntropy()
     )
     with pytest.raises(Refused, match="public pool"):
-        made.release(queries, entropy=SystemEntropy())
+        mechanism.release(queries, entropy=SystemEntropy())
     domain = Sequences(words=("x", "y"), shortest=2, longest=3, name="queries", between=None)
     with pytest.raises(Refused, match="not in the public pool"):
         OnDomain.of(log, domain, queries)
@@ -419,7 +419,7 @@ def test_label_paths_refuse_a_tally_of_queries(write_tsv, engine):
 
 
 @pytest.mark.parametrize(
-    "made",
+    "mechanism",
     [
         Sessions(cut=Cut(), scale=2.5, T=40),
         Sessions(cut=Cut(l_s=2, l_q=4, subsequences="whole"), noise="gaussian", scale=9.0, T=33),
@@ -427,8 +427,8 @@ def test_label_paths_refuse_a_tally_of_queries(write_tsv, engine):
     ],
     ids=str,
 )
-def test_its_text_is_its_name(made):
-    assert parse(str(made)) == made
+def test_its_text_is_its_name(mechanism):
+    assert parse(str(mechanism)) == mechanism
 
 
 @pytest.mark.parametrize(
@@ -448,7 +448,7 @@ def test_its_text_is_its_name(made):
 )
 def test_bad_choices_are_named_and_nothing_is_left(write_tsv, tmp_path, options, error, message):
     ledger = tmp_path / "ledger.db"
-    asked = {
+    request = {
         "tables": ["session"],
         "mechanism": "sessions",
         "ledger": ledger,
@@ -456,7 +456,9 @@ def test_bad_choices_are_named_and_nothing_is_left(write_tsv, tmp_path, options,
         "new_source": True,
     }
     with pytest.raises(error, match=message):
-        murmurlog.release(log_of_sessions(write_tsv, 3), out=tmp_path / "out", **(asked | options))
+        murmurlog.release(
+            log_of_sessions(write_tsv, 3), out=tmp_path / "out", **(request | options)
+        )
     assert not (tmp_path / "out").exists()
     assert not ledger.exists()
 

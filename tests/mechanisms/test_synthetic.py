@@ -63,8 +63,8 @@ def joint_delta(mechanism, *, epsilon, neighbours, items, empty_is_drawn=True):
 
     @functools.cache
     def item(base, x, y):
-        shown = far if base >= SURE else near
-        p, q = (item_law(pairs.noise, pairs.scale, pairs.T, base + z, shown) for z in (x, y))
+        values = far if base >= SURE else near
+        p, q = (item_law(pairs.noise, pairs.scale, pairs.T, base + z, values) for z in (x, y))
         assert min(p.sum(), q.sum()) > 1 - 1e-7
         return {False: (p[:1], q[:1]), True: group_outcomes(p[1:], q[1:])}
 
@@ -75,12 +75,12 @@ def joint_delta(mechanism, *, epsilon, neighbours, items, empty_is_drawn=True):
             list(bins_law(mechanism.b_sizes, size, d + 1, empty_is_drawn=empty_is_drawn))
             for size in (before, after)
         )
-        for one, other in zip(*laws, strict=True):
-            one, other = group_outcomes(one, other)
-            p, q = group_outcomes(np.outer(p, one).ravel(), np.outer(q, other).ravel())
+        for first, second in zip(*laws, strict=True):
+            first, second = group_outcomes(first, second)
+            p, q = group_outcomes(np.outer(p, first).ravel(), np.outer(q, second).ravel())
         return p, q
 
-    found = 0.0
+    worst = 0.0
     for before, after in itertools.product([None, *user_vectors(d, items)], repeat=2):
         if neighbours == "add-remove" and before is not None and after is not None:
             continue  # None: there is no such unit
@@ -88,20 +88,20 @@ def joint_delta(mechanism, *, epsilon, neighbours, items, empty_is_drawn=True):
         changed = [i for i in range(items) if x[i] or y[i]]
         for bases in itertools.product((0, 1, pairs.T - 1, SURE), repeat=len(changed)):
             total = 0.0
-            for shown in itertools.product((False, True), repeat=len(changed)):
+            for outcome in itertools.product((False, True), repeat=len(changed)):
                 in_x = None if before is None else sum(
-                    x[i] for i, there in zip(changed, shown, strict=True) if there
+                    x[i] for i, there in zip(changed, outcome, strict=True) if there
                 )  # fmt: skip
                 in_y = None if after is None else sum(
-                    y[i] for i, there in zip(changed, shown, strict=True) if there
+                    y[i] for i, there in zip(changed, outcome, strict=True) if there
                 )  # fmt: skip
                 p, q = sizes(in_x, in_y)
-                for i, base, there in zip(changed, bases, shown, strict=True):
-                    one, other = item(base, x[i], y[i])[there]
-                    p, q = np.outer(p, one).ravel(), np.outer(q, other).ravel()
+                for i, base, there in zip(changed, bases, outcome, strict=True):
+                    P, Q = item(base, x[i], y[i])[there]
+                    p, q = np.outer(p, P).ravel(), np.outer(q, Q).ravel()
                 total += np.maximum(0.0, p - math.exp(epsilon) * q).sum()
-            found = max(found, float(total))
-    return found
+            worst = max(worst, float(total))
+    return worst
 
 
 # `used`: the least part of the claim that the truth must reach (seen: 0.36 to 0.77). A sum of two
@@ -180,10 +180,10 @@ def measured_of(path, m, published, *, way):
         log = read(find(str(path)), engine=engine, entropy=SeededEntropy(1))
         gathered = m.gather(log, View(kind="log", way=way), entropy=SeededEntropy(1))
         assert gathered.tally.per_user == m.pairs.d
-        own = synthetic.publish(gathered, published)
-        parts = {name: synthetic.spread_of(own, name) for name in m._spreads()}
-        parts["sizes"] = m.sizes(own)
-        couples = m.couples(own, published.num_rows, "user", SeededEntropy(2))
+        clicks = synthetic.publish(gathered, published)
+        parts = {name: synthetic.spread_of(clicks, name) for name in m._spreads()}
+        parts["sizes"] = m.sizes(clicks)
+        couples = m.couples(clicks, published.num_rows, "user", SeededEntropy(2))
         return parts, counts_of(couples)
 
 
@@ -197,18 +197,18 @@ def model_of(rows, d, published):
             if row["user"] == user:
                 clicks.setdefault((row["query"], row["url"]), []).append(row)
         first = sorted(clicks, key=lambda pair: (min(r["time"] for r in clicks[pair]), pair))[:d]
-        held = [clicks[pair] for pair in first if pair in published]
-        parts["sizes"][len(held)] += 1
+        pairs_held = [clicks[pair] for pair in first if pair in published]
+        parts["sizes"][len(pairs_held)] += 1
         ranks = [
             min(good)
-            for click in held
+            for click in pairs_held
             if (good := [r["rank"] for r in click if r["rank"] != "" and r["rank"] >= 1])
         ]
         if ranks:
             parts["rank"][min(ranks[0], 10) - 1] += 1
-        if held:
-            parts["hour"][int(min(r["time"] for r in held[0])[11:13])] += 1
-            parts["count"][min(len(held[0]), 5) - 1] += 1
+        if pairs_held:
+            parts["hour"][int(min(r["time"] for r in pairs_held[0])[11:13])] += 1
+            parts["count"][min(len(pairs_held[0]), 5) - 1] += 1
     return parts
 
 
@@ -244,8 +244,8 @@ def test_one_unit_moves_one_bin_of_each_histogram_and_r_couples(seed, way, write
     m = Synthetic.solve(epsilon=9.0, delta=1e-2, d=4, measure=",".join(synthetic.MEASURES))
     rows = list(random_log(seed))
     columns = ("user", "time", "query", "url", "rank")
-    shown = [{"query": f"q{i % 4}", "url": f"s{i}.org"} for i in (0, 1, 2, 4, 6)]
-    published = pa.Table.from_pylist(shown)
+    pairs = [{"query": f"q{i % 4}", "url": f"s{i}.org"} for i in (0, 1, 2, 4, 6)]
+    published = pa.Table.from_pylist(pairs)
     whole, couples = measured_of(write_tsv(rows, "whole.tsv", columns), m, published, way=way)
     assert whole["sizes"].sum() == 12
     assert m.together.d == 3
@@ -365,19 +365,19 @@ def test_links_without_any_and_users_of_every_pair():
 
 
 def test_bins_are_drawn_by_their_noisy_numbers():
-    found = invented.draw_bins(np.array([-5, 300, 0, 100]), count=40_000, entropy=SystemEntropy())
-    assert set(found) == {1, 3}
-    assert abs(np.mean(found == 1) - 0.75) < 0.03
+    bins = invented.draw_bins(np.array([-5, 300, 0, 100]), count=40_000, entropy=SystemEntropy())
+    assert set(bins) == {1, 3}
+    assert abs(np.mean(bins == 1) - 0.75) < 0.03
     anything = invented.draw_bins(np.array([-5, 0, -1]), count=3_000, entropy=SystemEntropy())
     assert set(anything) == {0, 1, 2}
 
 
 def test_names_are_new_and_in_no_order():
     user = np.repeat(np.arange(500), 2)
-    found = invented.names(user, entropy=SystemEntropy()).to_pylist()
-    assert found[::2] == found[1::2]
-    assert set(found) == {f"invented-{i}" for i in range(1, 501)}
-    assert found != sorted(found, key=lambda name: int(name.split("-")[1]))
+    names = invented.names(user, entropy=SystemEntropy()).to_pylist()
+    assert names[::2] == names[1::2]
+    assert set(names) == {f"invented-{i}" for i in range(1, 501)}
+    assert names != sorted(names, key=lambda name: int(name.split("-")[1]))
     assert invented.names(user[:0], entropy=SystemEntropy()).to_pylist() == []
 
 
@@ -449,9 +449,11 @@ def test_a_frequent_couple_stays_together(tmp_path, write_tsv):
 
 
 def test_nothing_to_publish_is_a_valid_release(tmp_path, write_tsv):
-    one = write_tsv([{"user": "a", "time": "2026-03-01", "query": "q", "url": "x.org"}], "one.tsv")
+    alone = write_tsv(
+        [{"user": "a", "time": "2026-03-01", "query": "q", "url": "x.org"}], "one.tsv"
+    )
     none = write_tsv([{"user": "a", "time": "2026-03-01", "query": "q", "url": ""}], "none.tsv")
-    for name, path in {"one": one, "none": none}.items():
+    for name, path in {"one": alone, "none": none}.items():
         outcome = release(str(path), out=tmp_path / name, mechanism="synthetic", tables=["log"],
                           measure="together,hour,count", delta=1e-12)  # fmt: skip
         assert outcome.rows == {"log": 0}
@@ -521,8 +523,8 @@ def test_a_million_rows_take_less_than_a_minute(tmp_path):
 def test_only_known_columns_are_believed():
     plain = schema("log")
     assert plain.names == ["user", "query", "url", "count"]
-    for listed in (3, None, "rank", ["user", "more"], [{"rank": 1}]):
-        assert schema("log", parameters={"columns": listed}).equals(plain)
+    for columns in (3, None, "rank", ["user", "more"], [{"rank": 1}]):
+        assert schema("log", parameters={"columns": columns}).equals(plain)
     assert schema("log", parameters={"columns": ["hour", "rank"]}).names[4:] == ["rank", "hour"]
     assert schema("click", parameters={"columns": ["rank"]}).equals(schema("click"))
 

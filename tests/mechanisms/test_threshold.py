@@ -80,10 +80,10 @@ def test_released_values_follow_the_law(noise):
     scale, T, c, runs = 3.0, 12, 10, 60_000
     mechanism = Threshold(noise=noise, d=1, scale=scale, T=T)
     released = mechanism.release(tally_of([c] * runs), entropy=SystemEntropy())
-    shown = np.arange(T, T + 80)
-    law = item_law(noise, scale, T, c, shown) * runs
+    values = np.arange(T, T + 80)
+    law = item_law(noise, scale, T, c, values) * runs
     # users is a monotone function of the noisy value; compare in that order
-    expected_users = mechanism.selection().estimates(shown).users
+    expected_users = mechanism.selection().estimates(values).users
     expected = np.array([law[1:][expected_users == u].sum() for u in np.unique(expected_users)])
     users = released["users"].to_numpy()
     observed = np.array([(users == u).sum() for u in np.unique(expected_users)])
@@ -92,7 +92,7 @@ def test_released_values_follow_the_law(noise):
     used = expected > 20
     statistic = ((observed[used] - expected[used]) ** 2 / expected[used]).sum()
     assert chi2.sf(statistic, used.sum() - 1) > 1e-9
-    half_noise = item_law(noise, scale / 2, T, c, shown) * runs
+    half_noise = item_law(noise, scale / 2, T, c, values) * runs
     assert abs(half_noise[0] - (runs - len(users))) > 10 * math.sqrt(runs)
 
 
@@ -149,15 +149,15 @@ def test_standard_errors_are_right_over_a_heavy_tailed_population(noise):
     noisy = true + draw(
         noise=noise, scale=mechanism.scale, count=len(true), entropy=SystemEntropy()
     )
-    shown = noisy >= mechanism.T
-    estimates = mechanism.selection().estimates(noisy[shown])
-    errors = (estimates.users - true[shown]) / estimates.stderr
+    passed = noisy >= mechanism.T
+    estimates = mechanism.selection().estimates(noisy[passed])
+    errors = (estimates.users - true[passed]) / estimates.stderr
     assert 0.9 < math.sqrt(np.mean(errors**2)) < 1.1
     assert np.mean(np.abs(errors) <= 2) > 0.92
-    near = noisy[shown] < mechanism.T + noise_sd(noise=noise, scale=mechanism.scale)
+    near = noisy[passed] < mechanism.T + noise_sd(noise=noise, scale=mechanism.scale)
     assert 0.8 < math.sqrt(np.mean(errors[near] ** 2)) < 1.2
     reliable = estimates.reliable
-    off = np.abs(estimates.users - true[shown]) > 0.5 * true[shown]
+    off = np.abs(estimates.users - true[passed]) > 0.5 * true[passed]
     assert np.mean(off[reliable]) < 0.03
 
 

@@ -20,15 +20,15 @@ from murmurlog.privacy.sampler import SystemEntropy
 RELATIONS = ("add-remove", "replace")
 
 
-def law_with_two_thresholds(made, tau):
+def law_with_two_thresholds(mechanism, tau):
     """The law of one item: nothing below tau users, then noise and T."""
-    T, lam = made.T, made.lam
+    T, lam = mechanism.T, mechanism.lam
     near = np.arange(T, T + int(14 * lam) + 20)
     far = np.arange(SURE - int(14 * lam) - 9, SURE + int(14 * lam) + 11)
 
     def law_of(c, base):
-        shown = far if base >= SURE else near
-        return item_law("geometric", lam, T, 0 if c < tau else c, shown)
+        values = far if base >= SURE else near
+        return item_law("geometric", lam, T, 0 if c < tau else c, values)
 
     return law_of
 
@@ -36,40 +36,42 @@ def law_with_two_thresholds(made, tau):
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize(("m", "tau", "T"), [(1, 1, 6), (1, 4, 8), (2, 3, 8)])
 def test_the_plain_delta_is_that_of_the_exact_law(m, tau, T, neighbours):
-    made = Zealous(m=m, lam=1.1, tau=tau, T=T)
-    stated = made.guarantee(neighbours=neighbours)
-    found = largest_delta(
-        law_with_two_thresholds(made, tau),
+    mechanism = Zealous(m=m, lam=1.1, tau=tau, T=T)
+    stated = mechanism.guarantee(neighbours=neighbours)
+    worst = largest_delta(
+        law_with_two_thresholds(mechanism, tau),
         others=sorted({max(tau - 1, 0), tau, SURE}),
         holds=user_vectors(m, m + 1),
         epsilon=stated.epsilon,
         neighbours=neighbours,
     )
-    assert stated.delta / 2 < found <= stated.delta
+    assert stated.delta / 2 < worst <= stated.delta
 
 
 def test_a_second_threshold_that_forgets_the_first_is_caught():
-    made = Zealous(m=1, lam=1.0, tau=4, T=8)
+    mechanism = Zealous(m=1, lam=1.0, tau=4, T=8)
     forgot = Zealous(m=1, lam=1.0, tau=1, T=8).guarantee()
-    found = largest_delta(
-        law_with_two_thresholds(made, 4),
+    worst = largest_delta(
+        law_with_two_thresholds(mechanism, 4),
         others=(3, 4),
         holds=user_vectors(1, 1),
         epsilon=forgot.epsilon,
         neighbours="add-remove",
     )
-    assert found > 10 * forgot.delta
+    assert worst > 10 * forgot.delta
 
 
-def breach_of(made, counts, neighbours_of, epsilon):
+def breach_of(mechanism, counts, neighbours_of, epsilon):
     """P(an output that no split could keep): its ratio to some neighbour's is beyond e^epsilon."""
-    values = np.arange(made.T, made.T + int(20 * made.lam) + 30)
+    values = np.arange(mechanism.T, mechanism.T + int(20 * mechanism.lam) + 30)
 
     def joint(vector):
         law = np.ones(1)
         for c in vector:
-            one = item_law("geometric", made.lam, made.T, 0 if c < made.tau else c, values)
-            law = np.outer(law, one).ravel()
+            marginal = item_law(
+                "geometric", mechanism.lam, mechanism.T, 0 if c < mechanism.tau else c, values
+            )
+            law = np.outer(law, marginal).ravel()
         return law
 
     here, bad = joint(counts), False
@@ -97,19 +99,19 @@ def neighbouring_counts(counts, *, m, relation):
 )
 def test_the_breach_mass_is_that_of_the_exact_law(m, tau, users, counts, relation):
     """The worst log has as many items of exactly tau users as there can be."""
-    made = Zealous(m=m, lam=1.0 * m, tau=tau, T=tau + 6 * m, users=users)
-    stated = made.guarantee(epsilon=(1 if relation == "add-remove" else 2) * 1.0 * SAFETY,
+    mechanism = Zealous(m=m, lam=1.0 * m, tau=tau, T=tau + 6 * m, users=users)
+    stated = mechanism.guarantee(epsilon=(1 if relation == "add-remove" else 2) * 1.0 * SAFETY,
                             neighbours=relation)  # fmt: skip
     assert stated.notion == "pdp"
 
     def others(c):
         return neighbouring_counts(c, m=m, relation=relation)
 
-    found = breach_of(made, counts, others, stated.epsilon)
-    assert stated.delta / 2 < found <= stated.delta
+    mass = breach_of(mechanism, counts, others, stated.epsilon)
+    assert stated.delta / 2 < mass <= stated.delta
     for less in itertools.product(range(tau + 2), repeat=2):
         if sum(less) <= users * m:
-            assert breach_of(made, less, others, stated.epsilon) <= stated.delta
+            assert breach_of(mechanism, less, others, stated.epsilon) <= stated.delta
 
 
 def test_probabilistic_privacy_needs_the_turning_point():
@@ -130,22 +132,22 @@ def test_probabilistic_privacy_needs_the_turning_point():
 )
 def test_integers_cost_at_most_one_step_of_threshold(m, epsilon, delta, neighbours):
     lam, tau2 = zealous_dp(m, epsilon, delta, neighbours)
-    made = Zealous.solve(epsilon=epsilon, delta=delta, d=m, neighbours=neighbours)
-    assert made.lam == pytest.approx(lam, rel=1e-4)
-    assert tau2 - 1 <= made.T <= tau2 + 1.6
-    assert made.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta
-    one_less = Zealous(m=m, lam=made.lam, tau=1, T=made.T - 1)
+    mechanism = Zealous.solve(epsilon=epsilon, delta=delta, d=m, neighbours=neighbours)
+    assert mechanism.lam == pytest.approx(lam, rel=1e-4)
+    assert tau2 - 1 <= mechanism.T <= tau2 + 1.6
+    assert mechanism.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta
+    one_less = Zealous(m=m, lam=mechanism.lam, tau=1, T=mechanism.T - 1)
     assert one_less.p > 1 - (1 - delta) ** (1 / m)
 
 
 def test_the_paper_s_setting_for_probabilistic_privacy():
     """m = 2, epsilon = 1, delta = 0.001, half a million users: Table 2's optimum is tau = 4."""
-    made = Zealous.solve(epsilon=1.0, delta=1e-3, d=2, neighbours="replace", users=500_000)
+    mechanism = Zealous.solve(epsilon=1.0, delta=1e-3, d=2, neighbours="replace", users=500_000)
     lam, tau, tau2, plain = zealous_pdp(2, 1.0, 1e-3, 500_000, "replace")
-    assert made.lam == pytest.approx(lam, rel=1e-4)
-    assert abs(made.tau - tau) <= 2
-    assert tau2 < made.T <= tau2 + 1.6
-    stated = made.guarantee(epsilon=1.0, neighbours="replace")
+    assert mechanism.lam == pytest.approx(lam, rel=1e-4)
+    assert abs(mechanism.tau - tau) <= 2
+    assert tau2 < mechanism.T <= tau2 + 1.6
+    stated = mechanism.guarantee(epsilon=1.0, neighbours="replace")
     assert stated.delta <= 1e-3
     assert plain / 4 < stated.delta_dp < 4 * plain  # tau is whole, and so is T
     assert "probabilistic; as plain DP delta" in str(stated)
@@ -159,12 +161,12 @@ def test_the_paper_s_setting_for_probabilistic_privacy():
     neighbours=st.sampled_from(RELATIONS),
 )
 def test_what_is_solved_keeps_its_promise_and_reads_back(m, epsilon, delta, users, neighbours):
-    made = Zealous.solve(epsilon=epsilon, delta=delta, d=m, users=users, neighbours=neighbours)
-    stated = made.guarantee(epsilon=epsilon, neighbours=neighbours)
+    mechanism = Zealous.solve(epsilon=epsilon, delta=delta, d=m, users=users, neighbours=neighbours)
+    stated = mechanism.guarantee(epsilon=epsilon, neighbours=neighbours)
     assert stated.delta <= delta
-    if users is None or users >= made.tau:
+    if users is None or users >= mechanism.tau:
         assert stated.plain_delta <= delta * (1 + 1e-9)
-    assert parse(str(made)) == made
+    assert parse(str(mechanism)) == mechanism
 
 
 def rows_of_users(n):
@@ -191,12 +193,12 @@ def test_both_readings_are_released_and_verified(log, tmp_path):
 
 def test_counts_of_the_probabilistic_reading_are_as_drawn(log, engine):
     """A correction could give two outputs one form, and probabilistic DP does not survive that."""
-    made = Zealous(m=1, lam=0.05, tau=2, T=10, users=1000)
+    mechanism = Zealous(m=1, lam=0.05, tau=2, T=10, users=1000)
     rows = read(find(str(log)), engine=engine)
-    tally = made.gather(rows, View(kind="query"), entropy=SystemEntropy())
-    table = made.release(tally, entropy=SystemEntropy())
+    tally = mechanism.gather(rows, View(kind="query"), entropy=SystemEntropy())
+    table = mechanism.release(tally, entropy=SystemEntropy())
     assert table["users"].to_pylist() == [400]  # the noise is 0 but for a chance of 4e-9
-    assert made.least_users() == 10
+    assert mechanism.least_users() == 10
     assert mass("geometric", 0.05, 0) > 1 - 1e-8
 
 
@@ -230,7 +232,7 @@ def test_counts_of_the_probabilistic_reading_are_as_drawn(log, engine):
 )
 def test_bad_choices_are_named_and_nothing_is_left(log, tmp_path, options, message):
     ledger = tmp_path / "ledger.db"
-    asked = {
+    request = {
         "tables": ["query"],
         "mechanism": "zealous",
         "ledger": ledger,
@@ -238,6 +240,6 @@ def test_bad_choices_are_named_and_nothing_is_left(log, tmp_path, options, messa
         "new_source": True,
     }
     with pytest.raises(UsageError, match=message):
-        murmurlog.release(str(log), out=tmp_path / "out", **(asked | options))
+        murmurlog.release(str(log), out=tmp_path / "out", **(request | options))
     assert not (tmp_path / "out").exists()
     assert not ledger.exists()

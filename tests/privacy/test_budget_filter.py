@@ -37,9 +37,9 @@ VECTORS = json.loads((Path(__file__).parent / "vectors_filter.json").read_text()
 
 
 def vectors(what):
-    found = [(each["given"], each["expect"]) for each in VECTORS if each["what"] == what]
-    assert found
-    return found
+    cases = [(vector["given"], vector["expect"]) for vector in VECTORS if vector["what"] == what]
+    assert cases
+    return cases
 
 
 def near(number, rel=1e-9):
@@ -53,19 +53,19 @@ def near(number, rel=1e-9):
     ("function", "result"), [(gaussian_delta, "delta"), (mu_of, "mu"), (mu_of_pure, "mu"), (mu_of_draws, "mu")]
 )  # fmt: skip
 def test_functions_give_the_known_numbers(function, result):
-    for given, expect in vectors(function.__name__):
-        assert function(**given) == near(expect[result])
-        assert function(*given.values()) == near(expect[result])  # by position, too
+    for x, expect in vectors(function.__name__):
+        assert function(**x) == near(expect[result])
+        assert function(*x.values()) == near(expect[result])  # by position, too
 
 
 def test_a_rectangle_is_that_of_the_known_numbers_less_the_sampler():
-    for given, expect in vectors("rectangle"):
-        share = given["keys_share"]
-        assert mu_of(given["epsilon"], (1 - share) * given["delta"]) == near(expect["mu"])
-        found = rectangle(**given)
-        assert found.keys == near(expect["keys"])
-        assert expect["squares"] * 0.9995 < found.mu2 < expect["squares"]
-        assert found.distance == near(1e-3 * given["delta"] / (1 + math.exp(given["epsilon"])))
+    for x, expect in vectors("rectangle"):
+        share = x["keys_share"]
+        assert mu_of(x["epsilon"], (1 - share) * x["delta"]) == near(expect["mu"])
+        limits = rectangle(**x)
+        assert limits.keys == near(expect["keys"])
+        assert expect["squares"] * 0.9995 < limits.mu2 < expect["squares"]
+        assert limits.distance == near(1e-3 * x["delta"] / (1 + math.exp(x["epsilon"])))
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "share", "pure"), [(3, 1e-5, 0.4, 0), (1, 1e-6, 0.3, 0.2)])  # fmt: skip
@@ -86,22 +86,22 @@ def test_the_noise_of_a_rectangle_by_long_arithmetic(epsilon, delta, share, pure
 
 
 def test_equal_releases_by_filter_and_by_sums():
-    for given, expect in vectors("equal_releases"):
-        epsilon, delta, n = given["epsilon"], given["delta"], given["releases"]
-        one = mu_of(epsilon, delta * (1 - given["keys_share"])) / math.sqrt(n)
-        assert one == near(expect["mu_filter"])
-        noise = delta * (1 - given["keys_share"]) / n
-        assert gaussian_delta(expect["epsilon_filter"], one) == near(noise)
+    for x, expect in vectors("equal_releases"):
+        epsilon, delta, n = x["epsilon"], x["delta"], x["releases"]
+        mu_of_one = mu_of(epsilon, delta * (1 - x["keys_share"])) / math.sqrt(n)
+        assert mu_of_one == near(expect["mu_filter"])
+        noise = delta * (1 - x["keys_share"]) / n
+        assert gaussian_delta(expect["epsilon_filter"], mu_of_one) == near(noise)
         assert mu_of(epsilon / n, noise) == near(expect["mu_sum"])
 
 
 def test_known_decisions():
-    for given, expect in vectors("decisions"):
+    for x, expect in vectors("decisions"):
         limits = Amounts(expect["squares_cap"], expect["keys_cap"])
-        assert mu_of(given["epsilon"], 0.6 * given["delta"]) ** 2 == near(expect["squares_cap"])
-        for most in (limits, limits_of(given["epsilon"], given["delta"])._replace(distance=0.0)):
+        assert mu_of(x["epsilon"], 0.6 * x["delta"]) ** 2 == near(expect["squares_cap"])
+        for most in (limits, limits_of(x["epsilon"], x["delta"])._replace(distance=0.0)):
             booked, accepted = [], []
-            for mu, keys in given["entries"]:
+            for mu, keys in x["entries"]:
                 more = Amounts(mu**2, keys)
                 accepted.append(fits(most, booked, more))
                 booked += [more] * accepted[-1]
@@ -110,24 +110,24 @@ def test_known_decisions():
 
 
 def test_known_remainders():
-    for given, expect in vectors("remainder"):
-        epsilon = given["epsilon"] - given["spent_epsilon"]
-        delta = given["delta"] - given["spent_delta"]
+    for x, expect in vectors("remainder"):
+        epsilon = x["epsilon"] - x["spent_epsilon"]
+        delta = x["delta"] - x["spent_delta"]
         assert mu_of(epsilon, 0.6 * delta) == near(expect["mu"])
-        found = limits_of(epsilon, delta)
-        assert found.keys == near(expect["keys"])
-        assert expect["squares"] * 0.999 < found.mu2 < expect["squares"]
+        limits = limits_of(epsilon, delta)
+        assert limits.keys == near(expect["keys"])
+        assert expect["squares"] * 0.999 < limits.mu2 < expect["squares"]
 
 
 def test_an_account_with_pure_releases_has_the_known_delta():
-    for given, expect in vectors("with_pure_account"):
-        limits = Amounts(given["mu"] ** 2, given["keys"], 0.0, given["pure"])
-        assert delta_of_limits(limits, epsilon=given["epsilon"]) == near(expect["delta"])
+    for x, expect in vectors("with_pure_account"):
+        limits = Amounts(x["mu"] ** 2, x["keys"], 0.0, x["pure"])
+        assert delta_of_limits(limits, epsilon=x["epsilon"]) == near(expect["delta"])
 
 
 def test_the_sampler_has_the_known_distance():
-    for given, expect in vectors("sampler"):
-        scale, epsilon = given["scale"], given["epsilon_cap"]
+    for x, expect in vectors("sampler"):
+        scale, epsilon = x["scale"], x["epsilon_cap"]
         assert noise_distance(scale) == near(expect["total_variation"])
         assert sampler_distance(scale) == noise_distance(scale) + KEY_DISTANCE
         delta = (1 + math.exp(epsilon)) * noise_distance(scale)
@@ -135,9 +135,9 @@ def test_the_sampler_has_the_known_distance():
 
 
 def test_the_loss_of_a_threshold_has_the_known_numbers():
-    for given, expect in vectors("loss_of_threshold"):
-        made = Threshold(noise="gaussian", d=given["d"], scale=given["sigma"], T=given["T"])
-        loss = made.loss(neighbours=given["neighbours"])
+    for x, expect in vectors("loss_of_threshold"):
+        mechanism = Threshold(noise="gaussian", d=x["d"], scale=x["sigma"], T=x["T"])
+        loss = mechanism.loss(neighbours=x["neighbours"])
         assert loss.mu == near(expect["mu"])
         assert loss.keys == near(expect["keys"])
 
@@ -162,9 +162,9 @@ def test_everything_that_fits_stays_below_the_cap_with_the_tolerance_of_comparin
 @pytest.mark.parametrize("n", [1, 3, 7, 12, 365])
 def test_n_parts_of_1_in_n_fit_and_one_more_does_not(n):
     limits = limits_of(3.0, 1e-5)
-    each = amounts_of(loss_of_part(limits, 1 / n))
-    assert fits(limits, [each] * (n - 1), each)
-    assert not fits(limits, [each] * n, each)
+    part = amounts_of(loss_of_part(limits, 1 / n))
+    assert fits(limits, [part] * (n - 1), part)
+    assert not fits(limits, [part] * n, part)
 
 
 def test_a_changed_cap_keeps_the_distance_and_gives_noise_the_rest():
@@ -178,7 +178,7 @@ def test_a_changed_cap_keeps_the_distance_and_gives_noise_the_rest():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"epsilon": 21, "delta": 1e-5}, "epsilon 20 or less"),
         ({"epsilon": 1, "delta": 1e-5, "keys_share": 0.95}, "share of delta for keys"),
@@ -186,9 +186,9 @@ def test_a_changed_cap_keeps_the_distance_and_gives_noise_the_rest():
         ({"epsilon": 0, "delta": 1e-5}, "epsilon must be"),
     ],
 )
-def test_impossible_caps_are_refused(given, message):
+def test_impossible_caps_are_refused(options, message):
     with pytest.raises(UsageError, match=message):
-        rectangle(**given)
+        rectangle(**options)
 
 
 def test_what_a_release_books():
@@ -293,10 +293,10 @@ def test_an_open_split_between_noise_and_keys_is_wrong():
 
 
 def test_the_open_split_reaches_the_known_number():
-    ((given, expect),) = vectors("counterexample_open_split")
+    ((vector, expect),) = vectors("counterexample_open_split")
     mu, rest = (
-        math.sqrt(given["first_share"] * WHOLE),
-        math.sqrt((1 - given["first_share"]) * WHOLE),
+        math.sqrt(vector["first_share"] * WHOLE),
+        math.sqrt((1 - vector["first_share"]) * WHOLE),
     )
     keys = DELTA - gaussian_delta(EPSILON, mu)
 
@@ -338,18 +338,20 @@ def test_optimal_composition_of_epsilons_as_a_filter_is_wrong():
     optimal = functools.cache(lambda used: compose([response(e) for e in used], epsilon))
 
     @functools.cache
-    def reached(used, loss, depth):
+    def largest_from(used, loss, depth):
         best = max(0.0, -math.expm1(min(epsilon - loss, 0.0)))
-        for each in sizes if depth else ():
-            taken = tuple(sorted((*used, each)))
-            if optimal(taken) <= delta * (1 + 1e-12):
-                yes, no = response(each).coarse[0]
-                after = [reached(taken, round(loss + s * each, 9), depth - 1) for s in (1, -1)]
+        for size in sizes if depth else ():
+            used_with = tuple(sorted((*used, size)))
+            if optimal(used_with) <= delta * (1 + 1e-12):
+                yes, no = response(size).coarse[0]
+                after = [
+                    largest_from(used_with, round(loss + s * size, 9), depth - 1) for s in (1, -1)
+                ]
                 best = max(best, yes * after[0] + no * after[1])
         return best
 
-    assert reached((), 0.0, 6) / delta > 1.4
-    assert keeps_cap([response(each) for each in sizes], epsilon, delta, depth=3)
+    assert largest_from((), 0.0, 6) / delta > 1.4
+    assert keeps_cap([response(size) for size in sizes], epsilon, delta, depth=3)
 
 
 @pytest.mark.parametrize("releases", [2, 3])
@@ -382,8 +384,8 @@ def test_counting_only_what_was_published_is_wrong():
     def of_larger(law):
         return np.diff(np.cumsum(law) ** 2, prepend=0.0)
 
-    def hockey(one, other):
-        return np.maximum(0.0, one - math.exp(EPSILON) * other).sum()
+    def hockey(first, second):
+        return np.maximum(0.0, first - math.exp(EPSILON) * second).sum()
 
     assert hockey(p, q) <= DELTA
     assert hockey(of_larger(p), of_larger(q)) / DELTA > 1.9
@@ -439,7 +441,7 @@ def test_a_cap_raised_one_way_or_another_by_what_was_seen_is_wrong():
     assert not contains(epsilon, [delta])
     assert not contains(delta, [epsilon])
     menu = [gaussian(math.sqrt(first.mu2), bins=100), leak(first.keys), leak(delta.keys)]
-    menu += [gaussian(math.sqrt(each.mu2 - first.mu2)) for each in (epsilon, delta)]
+    menu += [gaussian(math.sqrt(cap.mu2 - first.mu2)) for cap in (epsilon, delta)]
 
     def accepts(steps):
         return any(filter_rule(limits)(steps) for limits in (first, epsilon, delta))

@@ -74,8 +74,8 @@ def test_the_bins_of_a_histogram():  # C3
 
 
 def test_the_mean_of_m_in_a_bin():  # C4
-    found = [_mean_in_bin(a, b, steepness) for a, b, steepness in input_of("C4")["cases"]]
-    assert found == near("C4", output_of("C4"))
+    means = [_mean_in_bin(a, b, steepness) for a, b, steepness in input_of("C4")["cases"]]
+    assert means == near("C4", output_of("C4"))
 
 
 def profile_of(vector):
@@ -85,10 +85,10 @@ def profile_of(vector):
 
 @pytest.mark.parametrize("vector", ["C5", "C6"])
 def test_a_noisy_histogram_is_smoothed(vector):
-    found, want = profile_of(vector), output_of(vector)
-    assert found.units.tolist() == near(vector, want["n"])
-    assert found.m.tolist() == near(vector, want["m"])
-    assert found.measured.tolist() == near(vector, want["raw"])
+    profile, want = profile_of(vector), output_of(vector)
+    assert profile.units.tolist() == near(vector, want["n"])
+    assert profile.m.tolist() == near(vector, want["m"])
+    assert profile.measured.tolist() == near(vector, want["raw"])
 
 
 @pytest.mark.parametrize("vector", ["C5a", "C6a"])
@@ -119,19 +119,19 @@ def estimates_of(histogram):
 
 
 def test_estimates_of_users():  # C8
-    found, want = estimates_of(input_of("C8")["h"]), output_of("C8")
+    estimates, want = estimates_of(input_of("C8")["h"]), output_of("C8")
     for name in ("users", "stderr", "low", "high"):
-        assert getattr(found, name)[:5].tolist() == near("C8", want[name])
-    assert found.ratio[:5].tolist() == near("C8", want["r"])
-    assert found.common == near("C8", want["common"])
-    reliable = (4 * found.stderr <= found.users) & (found.ratio >= LEAST_RATIO)
+        assert getattr(estimates, name)[:5].tolist() == near("C8", want[name])
+    assert estimates.ratio[:5].tolist() == near("C8", want["r"])
+    assert estimates.common == near("C8", want["common"])
+    reliable = (4 * estimates.stderr <= estimates.users) & (estimates.ratio >= LEAST_RATIO)
     assert reliable.sum() == want["reliable"]
 
 
 def test_estimates_where_hardly_anybody_holds_more_than_d2():  # C9
-    found, want = estimates_of(input_of("C9")["h"]), output_of("C9")
-    assert found.ratio.min() == near("C9", want["r_min"])
-    assert found.common == near("C9", want["common"])
+    estimates, want = estimates_of(input_of("C9")["h"]), output_of("C9")
+    assert estimates.ratio.min() == near("C9", want["r_min"])
+    assert estimates.common == near("C9", want["common"])
 
 
 # --- the theorem ----------------------------------------------------------------------------------
@@ -158,8 +158,10 @@ def schedule_of(vector, counts):
     )
 
 
-def counts_of(vector, made=WeightedCounts):
-    return made(scale=input_of(vector)["sigma1"], histogram_scale=input_of(vector)["sigma_h"])
+def counts_of(vector, counts_class=WeightedCounts):
+    return counts_class(
+        scale=input_of(vector)["sigma1"], histogram_scale=input_of(vector)["sigma_h"]
+    )
 
 
 def test_what_one_unit_shows_and_moves():  # T1
@@ -194,9 +196,9 @@ def test_a_theorem_without_the_term_where_all_items_are_own_claims_too_little():
 
 @pytest.mark.parametrize(("neighbours", "factor"), [("add-remove", 1), ("replace", 2)])
 def test_the_loss_in_one_account(neighbours, factor):  # T4
-    found = loss_of_rounds(schedule_of("T1", counts_of("T1")), neighbours=neighbours)
-    assert found.mu == near("T4", output_of("T4")["mu"] * math.sqrt(factor))
-    assert found.keys == near("T4", output_of("T4")["keys"] * factor)
+    loss = loss_of_rounds(schedule_of("T1", counts_of("T1")), neighbours=neighbours)
+    assert loss.mu == near("T4", output_of("T4")["mu"] * math.sqrt(factor))
+    assert loss.keys == near("T4", output_of("T4")["keys"] * factor)
 
 
 @pytest.mark.parametrize(

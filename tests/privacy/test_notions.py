@@ -23,12 +23,12 @@ def breaches(law, neighbours, epsilon):
     outputs = set(law).union(*neighbours)
     most = math.exp(epsilon) * CLOSE
 
-    def breached(o):
+    def breaks(o):
         here = law.get(o, 0.0)
         there = [other.get(o, 0.0) for other in neighbours]
         return any(here > most * p or p > most * here for p in there)
 
-    return {o for o in outputs if breached(o)}
+    return {o for o in outputs if breaks(o)}
 
 
 def breach_mass(law, neighbours, epsilon):
@@ -141,10 +141,10 @@ def test_probabilistic_privacy_is_lost_by_post_processing_and_plain_delta_is_not
     here = {"breach": 0.001, "likely": 0.6, "rest": 0.399}
     there = {"likely": 0.3, "rest": 0.7}
 
-    def merged(output):
+    def merge(output):
         return "either" if output in ("breach", "likely") else output
 
-    after_here, after_there = law_of_image(here, merged), law_of_image(there, merged)
+    after_here, after_there = law_of_image(here, merge), law_of_image(there, merge)
     assert breach_mass(here, [there], epsilon) == pytest.approx(0.001)
     assert breach_mass(after_here, [after_there], epsilon) == pytest.approx(0.601)
     assert divergence(here, there, epsilon) == pytest.approx(0.001)
@@ -154,8 +154,8 @@ def test_probabilistic_privacy_is_lost_by_post_processing_and_plain_delta_is_not
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 50.0])
 def test_k_anonymity_gives_no_differential_privacy_at_any_epsilon(epsilon):
     k = 5
-    shown, hidden = ({("query", c)} if c >= k else {None} for c in (k, k - 1))
-    assert divergence(dict.fromkeys(shown, 1.0), dict.fromkeys(hidden, 1.0), epsilon) == 1.0
+    with_key, without = ({("query", c)} if c >= k else {None} for c in (k, k - 1))
+    assert divergence(dict.fromkeys(with_key, 1.0), dict.fromkeys(without, 1.0), epsilon) == 1.0
 
 
 # Claims of the papers that an exact law refutes, each beside its correction that it confirms.
@@ -189,16 +189,16 @@ def test_korolova_claimed_for_replaced_users_fails():
     assert epsilon == pytest.approx(1.0)
     assert claimed == pytest.approx(3.7e-5, rel=0.02)
 
-    def replaced(x, y, epsilon):
+    def delta_of_a_move(x, y, epsilon):
         """One user's query moves from the second (y others) to the first (x others)."""
         P = [query_law(x + 1, x, b=b, K=K, b_q=b_q), query_law(y, y, b=b, K=K, b_q=b_q)]
         Q = [query_law(x, x, b=b, K=K, b_q=b_q), query_law(y + 1, y, b=b, K=K, b_q=b_q)]
         return summed(P, Q, epsilon)
 
     near = range(K - 2, K + 3)
-    worst = max(replaced(x, y, epsilon) for x in near for y in near)
+    worst = max(delta_of_a_move(x, y, epsilon) for x in near for y in near)
     assert worst > 0.05 > 1000 * claimed
-    twice = max(replaced(x, y, 2 * epsilon) for x in (0, *near) for y in (0, *near))
+    twice = max(delta_of_a_move(x, y, 2 * epsilon) for x in (0, *near) for y in (0, *near))
     assert twice <= korolova_delta(d=d, b=b, T=K + 1) * (1 + 1e-9)
 
 
@@ -225,17 +225,19 @@ def test_lemma_1_of_zealous_has_a_counter_example():
     # Say whether item i has at least T users, with noise 1/epsilon. Users have m = 2 items.
     m, epsilon, T = 2, 0.8, 12
 
-    def shown(f):
+    def pass_probability(f):
         return survival(noise="geometric", scale=1 / epsilon, x=T - f)
 
-    def hidden(f):
+    def fail_probability(f):
         return survival(noise="geometric", scale=1 / epsilon, x=f - T + 1)  # the law is symmetric
 
     for f in range(40):  # epsilon-DP: a user, whatever else it holds, moves f by at most one
         for here, there in ((f, f + 1), (f + 1, f)):
-            assert shown(here) <= math.exp(epsilon) * CLOSE * shown(there)
-            assert hidden(here) <= math.exp(epsilon) * CLOSE * hidden(there)
+            assert pass_probability(here) <= math.exp(epsilon) * CLOSE * pass_probability(there)
+            assert fail_probability(here) <= math.exp(epsilon) * CLOSE * fail_probability(there)
     # One user gives up item i and keeps its other item: L1 distance 1.
-    p, distance = shown(T), 1
-    assert shown(T - 1) < 0.7 * p * math.exp(-epsilon * distance / m) * CLOSE
-    assert shown(T - 1) >= p * math.exp(-epsilon) / CLOSE  # what a step of one user does allow
+    p, distance = pass_probability(T), 1
+    assert pass_probability(T - 1) < 0.7 * p * math.exp(-epsilon * distance / m) * CLOSE
+    assert (
+        pass_probability(T - 1) >= p * math.exp(-epsilon) / CLOSE
+    )  # what a step of one user does allow

@@ -230,12 +230,12 @@ def test_passers_are_binomial_and_of_no_other_scale(T, count):
 def test_passers_are_as_many_as_draws_that_pass(times):
     scale, T, count = 6.0, 9, 40
     entropy = SystemEntropy()
-    drawn = draw(noise="geometric", scale=scale, count=4_000 * count, entropy=entropy)
-    one_by_one = (drawn.reshape(-1, count) >= T).sum(axis=1)
+    draws = draw(noise="geometric", scale=scale, count=4_000 * count, entropy=entropy)
+    one_by_one = (draws.reshape(-1, count) >= T).sum(axis=1)
     at_once = [
         passers(scale=scale * times, T=T, count=count, entropy=entropy) for _ in range(4_000)
     ]
-    both = np.array([np.bincount(each, minlength=41) for each in (one_by_one, at_once)])
+    both = np.array([np.bincount(numbers, minlength=41) for numbers in (one_by_one, at_once)])
     used = both.sum(axis=0) > 40
     statistic = np.sum((both[0] - both[1])[used] ** 2 / both.sum(axis=0)[used])
     assert (chi2.sf(statistic, used.sum() - 1) > 1e-9) == (times == 1.0)
@@ -471,7 +471,7 @@ def keys_of(count):
 def test_a_seeded_item_draws_the_same_in_any_order_and_batch(noise, scale):
     """At the large scale some draws need further bits; they are the item's, too."""
 
-    def drawn(rows):
+    def draw_rows(rows):
         keys = keys_of(4000)[rows]
         return draw(
             noise=noise, scale=scale, count=len(rows), entropy=SeededEntropy(3).stream("x"),
@@ -479,9 +479,9 @@ def test_a_seeded_item_draws_the_same_in_any_order_and_batch(noise, scale):
         )  # fmt: skip
 
     rows = np.arange(4000)
-    together = drawn(rows)
-    assert (drawn(rows[::-1]) == together[::-1]).all()
-    assert (np.concatenate([drawn(rows[:1500]), drawn(rows[1500:])]) == together).all()
+    together = draw_rows(rows)
+    assert (draw_rows(rows[::-1]) == together[::-1]).all()
+    assert (np.concatenate([draw_rows(rows[:1500]), draw_rows(rows[1500:])]) == together).all()
     others = draw(
         noise=noise, scale=scale, count=4000, entropy=SeededEntropy(3).stream("y"),
         keys=keys_of(4000),

@@ -94,10 +94,10 @@ def plain_delta(*, noise, epsilon, d, scale, threshold, neighbours):
             cases = [(k, 0, d - k), (0, k, d - k)]
         else:
             cases = [(k, other, 2 * d - k - other)]
-        for own, others, copies in cases:
-            at = epsilon + (others - own) * math.log(dropped)
+        for new, others, copies in cases:
+            at = epsilon + (others - new) * math.log(dropped)
             stick = hockey_stick(noise=noise, epsilon=at, copies=copies, scale=scale)
-            deltas.append(1 - dropped**own + dropped**own * stick)
+            deltas.append(1 - dropped**new + dropped**new * stick)
     return max(deltas)
 
 
@@ -166,8 +166,8 @@ def test_solved_thresholds_keep_their_promise_and_are_not_wasteful(
         noise=noise, epsilon=epsilon, delta=delta, d=d, neighbours=neighbours
     )
     at = {"noise": noise, "epsilon": epsilon, "d": d, "neighbours": neighbours}
-    kept = delta_of_threshold(scale=scale, threshold=real_threshold(noise, T), **at)
-    assert kept <= delta
+    delta_at = delta_of_threshold(scale=scale, threshold=real_threshold(noise, T), **at)
+    assert delta_at <= delta
     if T > 2:
         for factor in (0.9, 0.97, 1.0, 1.03, 1.1):
             lower = real_threshold(noise, T - 1)

@@ -114,8 +114,8 @@ def compute(name, x):
     if family == "asession":
         return asession(rest[0], x)
     if family == "pool":
-        given = {"epsilon": x["eps"], "per_user": x["q_f"], "pool_size": x["N"], "fakes": x["F"]}
-        b, K = pool_threshold(**given)
+        terms = {"epsilon": x["eps"], "per_user": x["q_f"], "pool_size": x["N"], "fakes": x["F"]}
+        b, K = pool_threshold(**terms)
         T = least_threshold(scale=b, size=x["N"], fakes=x["F"])
         return [b, K, T, x["N"] * survival(noise="geometric", scale=b, x=T)]
     if family == "group":
@@ -132,8 +132,8 @@ def compute(name, x):
         )
         return epsilon, delta
     if family == "compose":
-        one = Guarantee(epsilon=x["eps"], delta=x["delta"])
-        basic = compose([one] * x["R"])
+        guarantee = Guarantee(epsilon=x["eps"], delta=x["delta"])
+        basic = compose([guarantee] * x["R"])
         more = advanced_composition(
             epsilon=x["eps"], delta=x["delta"], releases=x["R"], slack=x["delta_prime"]
         )
@@ -143,9 +143,9 @@ def compute(name, x):
 
 def zealous(what, x):
     if what == "table1":
-        given = {"m": x["m"], "tau": x["tau"], "tau2": x["tau_prime"], "lam": x["lambda"]}
-        tight = zealous_dp_delta(**given)
-        return [*zealous_printed_deltas(**given, users=x["U"]), tight]
+        terms = {"m": x["m"], "tau": x["tau"], "tau2": x["tau_prime"], "lam": x["lambda"]}
+        tight = zealous_dp_delta(**terms)
+        return [*zealous_printed_deltas(**terms, users=x["U"]), tight]
     if what == "table2":
         budget = {"m": x["m"], "epsilon": x["eps"], "delta": x["delta"]}
         return zealous_printed_pdp_tau2(**budget, users=x["U"], tau=x["tau"])
@@ -188,8 +188,8 @@ def aclick(what, x):
 def counts_after_filter(histories, *, tau, q_f):
     """Step 1 of A_Click as run: rare queries go first, then each user keeps q_f of the rest."""
     holders = Counter(query for history in histories for query in set(history))
-    kept = ([q for q in history if holders[q] >= tau][:q_f] for history in histories)
-    return Counter(query for history in kept for query in history)
+    queries = ([q for q in history if holders[q] >= tau][:q_f] for history in histories)
+    return Counter(query for history in queries for query in history)
 
 
 def change_by_one_user(N):
@@ -235,8 +235,8 @@ def test_formula_gives_the_known_number(vector):
     if tolerances is None:
         assert got == pytest.approx(expected, rel=1e-6)
         return
-    for value, known, rel in zip(got, expected, tolerances, strict=True):
-        assert value == pytest.approx(known, rel=rel)
+    for value, value_expected, rel in zip(got, expected, tolerances, strict=True):
+        assert value == pytest.approx(value_expected, rel=rel)
 
 
 @pytest.mark.parametrize(
@@ -406,14 +406,14 @@ def test_a_pool_publishes_no_more_fakes_than_asked_for():
 
 def test_session_patterns_are_the_ones_counted_by_hand():
     # a a a: its pairs are one sequence, three times; a a a a: pairs six, triples four times.
-    def shown(*counts, K, b):
+    def any_passes(*counts, K, b):
         tails = (math.exp((n - K) / b) / 2 for n in counts)
         return 1 - math.prod(1 - p for p in tails)
 
     exact = sessions_exact_delta(l_s=1, l_q=3, b=1, K=10)
-    assert exact == pytest.approx(shown(3, 1, K=10, b=1))
+    assert exact == pytest.approx(any_passes(3, 1, K=10, b=1))
     exact = sessions_exact_delta(l_s=1, l_q=4, b=1, K=14)
-    assert exact == pytest.approx(shown(6, 4, 1, K=14, b=1))
+    assert exact == pytest.approx(any_passes(6, 4, 1, K=14, b=1))
     exact = sessions_exact_delta(l_s=1, l_q=3, b=20, K=60)  # much noise: all different
-    assert exact == pytest.approx(shown(1, 1, 1, 1, K=60, b=20))
-    assert sessions_exact_delta(l_s=1, l_q=2, b=1, K=10) == pytest.approx(shown(1, K=10, b=1))
+    assert exact == pytest.approx(any_passes(1, 1, 1, 1, K=60, b=20))
+    assert sessions_exact_delta(l_s=1, l_q=2, b=1, K=10) == pytest.approx(any_passes(1, K=10, b=1))
