@@ -16,7 +16,7 @@ from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, parse
 from murmurlog.mechanisms import left_out as module
-from murmurlog.mechanisms.left_out import BINS, GONE, HERE, QUERIES, LeftOut, _sensitivity
+from murmurlog.mechanisms.left_out import BINS, LEFT_OUT, PUBLISHED, QUERIES, LeftOut, _sensitivity
 from murmurlog.privacy import gaussian_delta
 from murmurlog.privacy.sampler import SystemEntropy
 
@@ -52,11 +52,11 @@ def test_searches_and_queries_fall_into_their_bins(write_tsv):
         ]
     )
     assert bins_of(path) == {
-        (HERE, "1 word", "yes"): 1,
-        (HERE, "1 word", "no"): 1,
-        (GONE, "2 words", "no"): 1,
-        (GONE, "2 words", "yes"): 1,
-        (GONE, "5 words or more", "no"): 1,
+        (PUBLISHED, "1 word", "yes"): 1,
+        (PUBLISHED, "1 word", "no"): 1,
+        (LEFT_OUT, "2 words", "no"): 1,
+        (LEFT_OUT, "2 words", "yes"): 1,
+        (LEFT_OUT, "5 words or more", "no"): 1,
         (QUERIES, "2 words", "yes"): 1,
         (QUERIES, "5 words or more", "no"): 1,
     }
@@ -64,7 +64,7 @@ def test_searches_and_queries_fall_into_their_bins(write_tsv):
 
 def test_only_a_unit_s_first_searches_are_looked_at(write_tsv):
     path = write_tsv([row("a", f"query {i}", second=i) for i in range(9)])
-    assert bins_of(path, d=4) == {(GONE, "2 words", "no"): 4, (QUERIES, "2 words", "no"): 4}
+    assert bins_of(path, d=4) == {(LEFT_OUT, "2 words", "no"): 4, (QUERIES, "2 words", "no"): 4}
 
 
 ROWS = st.lists(

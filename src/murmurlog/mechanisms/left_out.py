@@ -32,10 +32,10 @@ from murmurlog.privacy import (
     SAFETY,
     Guarantee,
     Loss,
-    bisect,
     check_budget,
     check_neighbours,
     gaussian_delta,
+    least_epsilon,
     mu_of,
     noise_sd,
     round_up,
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from murmurlog.logs.log import Log
 
 
-HERE, GONE, QUERIES = "searches published", "searches left out", "queries left out"
+PUBLISHED, LEFT_OUT, QUERIES = "searches published", "searches left out", "queries left out"
 BINS = tuple(
     (what, words, clicked)
-    for what in (HERE, GONE, QUERIES)
+    for what in (PUBLISHED, LEFT_OUT, QUERIES)
     for words in LENGTHS
     for clicked in ("yes", "no")
 )
@@ -124,7 +124,10 @@ class LeftOut(Mechanism):
         if epsilon is None:
             if delta is None:
                 raise UsageError("gaussian noise has no epsilon of its own: give epsilon or delta")
-            epsilon = _epsilon(mu, delta / SAFETY)
+            target = delta / SAFETY
+            epsilon = least_epsilon(
+                lambda e: gaussian_delta(epsilon=e, mu=mu) - target, most=2.0**1000, steps=100
+            )
         exact = gaussian_delta(epsilon=epsilon, mu=mu) * math.sqrt(SAFETY)
         return Guarantee(
             epsilon=float(epsilon),
@@ -168,7 +171,7 @@ class LeftOut(Mechanism):
         keys = pa.table(columns, names=list(KEYS["left_out"]))
         table = with_noise_error(keys, noisy, noise="gaussian", scale=self.sigma, count="rows")
         sd = noise_sd(noise="gaussian", scale=self.sigma)
-        return with_notes(table.cast(schema("left_out", count="rows")), _in_words(noisy, sd))
+        return with_notes(table.cast(schema("left_out", count="rows")), _remarks(noisy, sd))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Other bins than there are, or no query table that anything is left out of."""
@@ -187,7 +190,7 @@ class LeftOut(Mechanism):
         keys = zip(*(table[name].to_pylist() for name in KEYS["left_out"]), strict=True)
         noisy = dict(zip(keys, table["rows"].to_pylist(), strict=True))
         sd = noise_sd(noise="gaussian", scale=self.sigma)
-        return _in_words([noisy[key] for key in BINS], sd)
+        return _remarks([noisy[key] for key in BINS], sd)
 
     def parameters(self) -> dict[str, Any]:
         return {"noise": "gaussian", **super().parameters(), "threshold": None}
@@ -204,25 +207,15 @@ def _sensitivity(d: int, neighbours: str) -> float:
     return sides(neighbours) * math.sqrt(3) * d
 
 
-def _epsilon(mu: float, delta: float) -> float:
-    def excess(epsilon: float) -> float:
-        return gaussian_delta(epsilon=epsilon, mu=mu) - delta
-
-    high = 1.0
-    while excess(high) > 0:
-        high *= 2
-    return bisect(excess, good=high, bad=0.0, steps=100)
-
-
-def _in_words(noisy: Any, stderr: float) -> dict[str, Any]:
+def _remarks(noisy: Any, stderr: float) -> dict[str, Any]:
     """How much is left out, if the noise is small enough to say so."""
     n = {what: sum(int(v) for v, b in zip(noisy, BINS, strict=True) if b[0] == what)
-         for what in (HERE, GONE, QUERIES)}  # fmt: skip
-    searches = n[HERE] + n[GONE]
+         for what in (PUBLISHED, LEFT_OUT, QUERIES)}  # fmt: skip
+    searches = n[PUBLISHED] + n[LEFT_OUT]
     spread = stderr * math.sqrt(len(BINS) / 3)
     if searches < 8 * spread:  # too few to say how much
         return {"searches left out, %": None}
-    share = min(1.0, max(0.0, n[GONE] / searches))
+    share = min(1.0, max(0.0, n[LEFT_OUT] / searches))
     return {
         "searches left out, %": round(100 * share),
         "queries left out": max(0, n[QUERIES]),

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from murmurlog.logs.text_keys import TextKeys
 
 
-FAKES_BELIEVED = 0.05  # expected rows that nobody holds among those called reliable
+RELIABLE_FAKES = 0.05  # expected rows that nobody holds among those called reliable
 TABLES = ("keyword", "query", "pair", "click")
 
 
@@ -290,7 +290,7 @@ def _with_estimates(noisy: Noisy, selection: Selection, *, pool: int) -> pa.Tabl
     """
     table, values = noisy
     estimates = selection.estimates(values)
-    sure = least_threshold(scale=selection.scale, size=pool, fakes=FAKES_BELIEVED)
+    sure = least_threshold(scale=selection.scale, size=pool, fakes=RELIABLE_FAKES)
     lower = np.maximum(estimates.stderr, estimates.users)
     stderr = np.where(values < sure, lower, estimates.stderr)
     reliable = 4 * stderr <= estimates.users

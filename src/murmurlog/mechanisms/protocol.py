@@ -62,7 +62,7 @@ class View:
         excluded: "Callable[[], KeyList] | None" = None,
         only: "Callable[[Items], Mask] | None" = None,
     ) -> "ItemFinder":
-        """How this view's items are found in a partition; only items of published queries, once those are."""
+        """What finds this view's items in a partition: only those of published queries, once there are some."""
         from murmurlog.counting.items import ItemFinder
         from murmurlog.logs.text_keys import KeyList
 
@@ -249,7 +249,7 @@ class Pure(Mechanism):
 
 @runtime_checkable
 class Limited(Protocol):
-    """A mechanism that can tell some tables it cannot have made."""
+    """A mechanism that recognises some tables that it cannot have made."""
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Why the mechanism cannot have made this table; None if it can."""

@@ -27,10 +27,10 @@ from murmurlog.privacy import (
     SAFETY,
     Guarantee,
     Loss,
-    bisect,
     check_budget,
     check_neighbours,
     delta_of_losses,
+    least_epsilon,
     loss_of_rounds,
     mu_of,
 )
@@ -199,12 +199,11 @@ class SessionTree(Mechanism):
         if epsilon is None:
             if delta is None:
                 raise UsageError("gaussian noise has no epsilon of its own: give epsilon or delta")
-            high = 1.0
-            while delta_at(high) > delta:  # the cost of the sampler grows with epsilon
-                high *= 2
-                if high > MOST_EPSILON:
-                    raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
-            epsilon = bisect(lambda e: delta_at(e) - delta, good=high, bad=0.0, steps=60)
+            # The cost of the sampler grows with epsilon.
+            target = delta
+            epsilon = least_epsilon(lambda e: delta_at(e) - target, most=MOST_EPSILON, steps=60)
+            if math.isinf(epsilon):
+                raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
         return Guarantee(
             epsilon=epsilon,
             delta=delta_at(epsilon),

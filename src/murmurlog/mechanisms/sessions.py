@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from murmurlog.logs.log import Log
 
 
-WAYS = ("all", "whole")
+SUBSEQUENCES = ("all", "whole")
 L_S, L_Q = 1, 3
 MOST_LABELS = 10_000
 CUT = {"sessions_per_user": "l_s", "queries_per_session": "l_q", "subsequences": "subsequences"}
@@ -75,7 +75,7 @@ class Cut:
     def __post_init__(self) -> None:
         if self.l_s < 1:
             raise UsageError(f"--sessions-per-user must be at least 1, not {self.l_s}")
-        if self.subsequences not in WAYS:
+        if self.subsequences not in SUBSEQUENCES:
             raise UsageError(f"--subsequences must be all or whole, not {self.subsequences!r}")
         subsequences_a_session(self.l_q)  # checks it
 

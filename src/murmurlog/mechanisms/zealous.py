@@ -54,6 +54,7 @@ from murmurlog.privacy import (
 )
 from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
 from murmurlog.privacy.selection_bias import Selection
+from murmurlog.privacy.zealous import critical_items
 
 if TYPE_CHECKING:
     from murmurlog.counting.tally import Tally
@@ -185,7 +186,7 @@ class Zealous(Mechanism):
             raise UsageError(f"--users must be at least 1, not {users}")
         tries = []
         for tau in range(1, 2 * math.ceil(lam) + 3):
-            n = _critical(users, m, tau)
+            n = critical_items(m, tau, users)
             target = delta / SAFETY - _far_tail(n, lam)
             if target <= 0:
                 raise UsageError(f"delta {delta!r} is below what the noise sampler can certify")
@@ -246,7 +247,7 @@ class Zealous(Mechanism):
             raise UsageError(f"{self} needs epsilon {cost * SAFETY:.12g} to be probabilistic DP")
         if self.p > -math.expm1(-1 / self.lam):
             raise UsageError(f"{self} is not probabilistic DP at any delta: T is too near tau")
-        n = _critical(self.users, self.m, self.tau)
+        n = critical_items(self.m, self.tau, self.users)
         mass = any_of(self.p, n) * math.sqrt(SAFETY)
         return min(1.0, mass + _far_tail(n, self.lam))
 
@@ -302,11 +303,6 @@ class Zealous(Mechanism):
 
     def parameters(self) -> dict[str, Any]:
         return {"noise": "geometric", **super().parameters()}
-
-
-def _critical(users: int, m: int, tau: int) -> int:
-    """How many items can have exactly tau users."""
-    return max(1, users * m // tau)
 
 
 def _far_tail(n: int, lam: float) -> float:

@@ -1,7 +1,7 @@
-"""A cap on all releases of a source, kept while each release is chosen by what earlier ones showed.
+"""A cap on all releases of a source that holds although each release may depend on earlier output.
 
-A cap (E, D) is turned once, before the first release, into a rectangle: how much mu^2, how much chance that
-a key shows, and how much total variation of the sampler all releases together may spend. Every release books
+A cap (E, D) is turned once, before the first release, into a rectangle: how much mu^2, how much probability that
+a rare key shows, and how much total variation of the sampler all releases together may spend. Every release books
 its own amount of each; one that does not fit is refused. Then everything together is (E, D)-DP, however the
 releases were chosen (T14, docs/explanation/budget-filter.md). The split between the amounts is fixed with the
 cap: leaving it open is wrong, and so is composing privacy-loss distributions or adding up "epsilon so far".

@@ -29,6 +29,7 @@ from murmurlog.privacy.thresholds import (
     bisect,
     check_budget,
     check_neighbours,
+    least_epsilon,
     per_item,
     round_up,
     round_up_within,
@@ -92,7 +93,7 @@ class Schedule:
         return math.sqrt(math.fsum((c * s) ** 2 for c, s in parts))
 
     def leak(self, k: int, t: Floats, d: Floats) -> Floats:
-        """At most the probability that noise carries one of t own items over T_k; d in all.
+        """An upper bound on the probability that one of t own items, of d in all, passes in round k.
 
         A sole survivor carries a weight of 1 in every round but the first, where it has 1/sqrt d:
         which items survive depends on the same noise, so later rounds get no credit.
@@ -115,7 +116,7 @@ def delta_of_rounds(schedule: Schedule, *, epsilon: float, neighbours: str = "ad
 
 
 def _largest_delta(sides: tuple[Floats, Floats], *, epsilon: float, neighbours: str) -> float:
-    """The same for what `_sides` gives, which does not depend on epsilon, or the worst of it."""
+    """`delta_of_rounds` from what `_sides` gives, which does not depend on epsilon, or from the worst of it."""
     check_neighbours(neighbours)
     leaks, squares = sides
     nobody = np.zeros(1)
@@ -199,12 +200,7 @@ def epsilon_of_rounds(
         proved = _largest_delta(sides, epsilon=epsilon, neighbours=neighbours)
         return proved * SAFETY + cost(epsilon) - delta
 
-    high = 1.0
-    while not excess(high) <= 0:  # also where it is not a number
-        high *= 2
-        if high > 500:
-            return math.inf
-    return round_up_within(bisect(excess, good=high, bad=0.0, steps=50), excess)
+    return round_up_within(least_epsilon(excess, most=500, steps=50), excess)
 
 
 def solve_rounds(
@@ -348,7 +344,7 @@ def _counts_for(mu: float, per_user: int | None) -> WeightedCounts:
 
 
 def _with_thresholds(start: Schedule, delta: float, late: float) -> Schedule:
-    """The least T_k that let one of a unit's own items show in any round with at most delta.
+    """The schedule with the least T_k: one of a unit's own items passes with probability delta at most.
 
     `late` of delta goes to the last round, the others share the rest.
     """

@@ -395,7 +395,7 @@ def sampler_delta(*, scale: float, epsilon: float) -> float:
     exact one cost (1 + e^epsilon) n eta. A draw of `tails` has no larger eta, and no error but that
     of its draws where T < 0; `below` has none; a call of `passers` or `binomial` counts as 2^18 draws,
     however many it stands for. A number of `normal_above` that moves up to 8 draws counts as 8 of them.
-    Texts are known by 128-bit keys; that two have the same one costs as much as draws that are off.
+    Texts are known by 128-bit keys; two texts with one key cost as much as an inexact draw.
     """
     return (1 + math.exp(min(epsilon, 700))) * sampler_distance(scale)
 

@@ -104,8 +104,8 @@ def _delta(
 def _pairs(D: int, neighbours: str, *, every_pair: bool = True) -> Iterator[Pairs]:
     """What two neighbours can hold, in blocks: (new, shift, copies).
 
-    `new` of the one's D items are held by nobody else, the other has `shift` + `new` such items, and
-    `copies` items that others hold too tell them apart.
+    Nobody else holds `new` of one neighbour's D items and `shift` + `new` of the other's; `copies` items
+    that others hold, too, tell the neighbours apart.
     """
     if neighbours == "add-remove":
         k = np.arange(D + 1)
@@ -178,7 +178,6 @@ def epsilon_of_threshold(
     neighbours: str = "add-remove",
 ) -> float:
     """The least epsilon (rounded up) at which the mechanism has this delta; inf if none has."""
-
     check_noise(noise, scale)
     check_neighbours(neighbours)
     p = pass_probability(noise=noise, scale=scale, threshold=threshold)
@@ -186,14 +185,9 @@ def epsilon_of_threshold(
     def excess(epsilon: float) -> float:
         return SAFETY * _delta(noise, epsilon, d, scale, p, neighbours) - delta
 
-    high = 1.0
-    while excess(high) > 0:
-        high *= 2
-        if high > 1e4:
-            return math.inf
     if excess(0.0) <= 0:
         return 0.0
-    return round_up_within(bisect(excess, good=high, bad=0.0), excess)
+    return round_up_within(least_epsilon(excess, most=1e4, steps=60), excess)
 
 
 def turning_point(b: float) -> float:
@@ -401,6 +395,16 @@ def _least_point(value: Callable[[float], float], low: float, high: float) -> fl
     return inner[0] if values[0] <= values[1] else inner[1]
 
 
+def least_epsilon(excess: Callable[[float], float], *, most: float, steps: int) -> float:
+    """The least epsilon with excess(epsilon) <= 0, as near as `bisect` finds it; inf if none is up to `most`."""
+    high = 1.0
+    while not excess(high) <= 0:  # also where it is not a number
+        high *= 2
+        if high > most:
+            return math.inf
+    return bisect(excess, good=high, bad=0.0, steps=steps)
+
+
 def bisect(excess: Callable[[float], float], *, good: float, bad: float, steps: int = 60) -> float:
     """A point with excess <= 0, within |bad - good| / 2^steps of where the sign changes."""
     for _ in range(steps):
@@ -423,5 +427,7 @@ def round_up(value: float) -> float:
 
 def round_up_within(value: float, excess: Callable[[float], float]) -> float:
     """The value rounded up, if that still keeps the guarantee."""
+    if math.isinf(value):
+        return value
     rounded = round_up(value)
     return rounded if excess(rounded) <= 0 else value

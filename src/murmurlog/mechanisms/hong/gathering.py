@@ -1,7 +1,7 @@
-"""How often each unit clicked each url for each query, brought here and put in an order of its own.
+"""How often each unit clicked each url for each query, as one matrix in a fixed order.
 
-Of solutions that are equally good the solver's depends on the order of pairs and units. So both orders
-follow from what the log holds: not from keys, partitions or the order of rows.
+Which of several optimal solutions the solver finds depends on the order of pairs and units. So both
+orders follow from what the log holds: not from keys, partitions or the order of rows.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from murmurlog.mechanisms.hong.histories import Histories
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """Who has what how often, and what the pairs are called."""
+    """How often each unit has each pair, and the query and the url of each pair."""
 
     histories: Histories
     pairs: pa.Table  # query, url

@@ -29,7 +29,7 @@ class Histories:
 
     @classmethod
     def of(cls, counts: Any) -> "Histories":
-        """The histories of a matrix users x pairs of counts, dense or sparse; 0 is not having."""
+        """The histories of a matrix users x pairs of counts, dense or sparse."""
         matrix = sparse.csr_array(counts)
         if matrix.ndim != 2:
             raise UsageError(
@@ -59,7 +59,7 @@ class Histories:
 
     @cached_property
     def totals(self) -> Integers:
-        """c_ij: how often each pair was had."""
+        """c_ij: how often all users together have each pair."""
         totals = np.zeros(self.pairs, np.int64)
         np.add.at(totals, self.counts.indices, self.counts.data)
         return totals

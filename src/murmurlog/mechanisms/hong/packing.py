@@ -1,7 +1,7 @@
 """Choosing as many columns as fit: 0/1 packing, where a row holds at most 1.
 
 The core of the diversity program of Hong et al., which is NP-hard. `extend` is the greedy step, in
-rounds over all columns at once; `pack` tries it in several orders and mends the best; `pack_exactly`
+rounds over all columns at once; `pack` tries it in several orders and improves the best; `pack_exactly`
 is a branch and bound for small problems. Every choice that leaves this module fits.
 """
 
@@ -24,8 +24,8 @@ Chosen = npt.NDArray[np.bool_]
 # below anything that would show in a printed delta.
 SLACK = 1e-12
 PROBES = 12  # orders `pack` tries
-SHARES = (0.02, 0.05, 0.1, 0.2)  # of the rows `pack` empties at a time to mend its choice
-WORK = 4_000_000  # entries it may look at for that, but for 60 turns in any case
+SHARES = (0.02, 0.05, 0.1, 0.2)  # of the rows `_improve` empties at a time
+WORK = 4_000_000  # entries `_improve` may look at; at least 60 turns in any case
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -181,10 +181,10 @@ def pack(packing: Packing, start: Chosen) -> tuple[Chosen, float]:
         load = packing.loads(best)
         prices = prices * np.exp(0.3 * (load - 0.5)) + 1e-9
         best = max(best, extend(packing, nothing, packing.costs(prices)), key=np.count_nonzero)
-    return _mend(packing, best, cost, math.floor(bound)), bound
+    return _improve(packing, best, cost, math.floor(bound)), bound
 
 
-def _mend(packing: Packing, best: Chosen, cost: Numbers, most: float) -> Chosen:
+def _improve(packing: Packing, best: Chosen, cost: Numbers, most: float) -> Chosen:
     """The choice after emptying some rows and filling up in another order, many times.
 
     Which rows and what order is a fixed mixing of their numbers: the same for the same problem.

@@ -83,15 +83,14 @@ def largest_output(histories: Histories, *, B: float, fill: bool = False) -> Pla
 
 
 def least_breach(histories: Histories, *, size: int, B: float | None = None) -> Plan:
-    """Whole totals of that size that take little of the user they take most from; B is how much.
+    """Whole totals of that size with a small largest exposure, 1 - exp(-B): B is the most of a user's budget.
 
-    So 1 - exp(-B) is the largest exposure. Proved: no whole totals of that size take less than
-    `bound` of everybody, as even fractional ones do not that leave out the pairs of which one draw
-    takes more. `optimum` is what the best fractional ones of all pairs take (those of the O-UMP,
-    scaled, as lambda is proportional to B). Heuristic: which whole totals; fractional ones are
-    rounded down and filled up to the size within a budget, and the least budget for which that
-    succeeds is looked for by bisection. Given a budget B, the totals keep it and may then miss the
-    size, as not every size up to lambda has a whole solution.
+    Proved: whole totals of that size take `bound` or more of some user's budget, as do fractional ones
+    without the pairs of which one draw takes more. `optimum` is what the best fractional totals of all
+    pairs take (those of the O-UMP, scaled: lambda is proportional to B). The whole totals are found by
+    a heuristic: fractional ones are rounded down and filled up to the size within a budget, and
+    bisection finds the least budget for which this succeeds. With a budget B, the totals keep it and
+    may miss the size, as not every size up to lambda has a whole solution.
     """
     _check_size(size)
     reduced = preprocess(histories)
@@ -103,7 +102,7 @@ def least_breach(histories: Histories, *, size: int, B: float | None = None) -> 
         _check_budget(B)
         if size > max(rate, at_most) * B:
             raise _too_large(size, B, rate * B)
-    x = _some_of_size(inner, z * (size / rate), size=size, B=B)
+    x = _totals_of_size(inner, z * (size / rate), size=size, B=B)
     bound = size / at_most
     if x.sum() == size:
         x, bound = _less_exposing(inner, x, bound)
@@ -221,10 +220,10 @@ def _fill(
     size: float = math.inf,
     aims: tuple[Integers, Numbers] | None = None,
 ) -> Integers:
-    """x and further draws, one a pair and turn, as long as any fits and the size is not reached.
+    """x with further draws, at most one a pair in each turn, until none fits or the size is reached.
 
-    What lost most by rounding comes first. With aims for some pairs, a draw that leads a pair away
-    from its aim is made only where none fits that does not, and one that leads towards it at once.
+    Pairs that lost most by rounding come first. With aims for some pairs, draws that bring a pair nearer
+    to its aim come before all others, and those that lead a pair away from it after all others.
     """
     packing = packing_of(histories, B=B)
     none = np.zeros(histories.pairs, bool)
@@ -245,8 +244,10 @@ def _fill(
     return x
 
 
-def _some_of_size(histories: Histories, wanted: Numbers, *, size: int, B: float | None) -> Integers:
-    """Whole totals near the fractional ones: of that size, or what of it was found within B."""
+def _totals_of_size(
+    histories: Histories, wanted: Numbers, *, size: int, B: float | None
+) -> Integers:
+    """Whole totals near the fractional ones: of that size, or what of it fits within B."""
     high = float(_loads(histories, wanted).max()) if B is None else B
     while True:
         base = round_down(histories, wanted, B=high)
@@ -257,7 +258,7 @@ def _some_of_size(histories: Histories, wanted: Numbers, *, size: int, B: float 
 
 
 def _less_exposing(histories: Histories, x: Integers, bound: float) -> tuple[Integers, float]:
-    """Totals of the same size that take no more of anyone than x of some, and a larger bound."""
+    """Totals of the same size whose largest use of a budget is at most that of x, and a larger bound."""
     size, heaviest = int(x.sum()), packing_of(histories, B=1.0).heaviest
     # 1. The least budget that fractional totals of pairs that fit it need: a larger bound.
     enough = high = float(budget_use(histories, x).max())

@@ -88,8 +88,10 @@ class Rounds(Mechanism):
     """
 
     schedule: Schedule
-    C: float = math.inf  # give an item up if C standard deviations more would not bring it to ...
-    reach: float = 1.0  # ... this many times what it needs in the last round
+    # An item is given up if C standard deviations more would not bring it to `reach` times what it needs
+    # in the last round.
+    C: float = math.inf
+    reach: float = 1.0
     focus: float = 1.0  # the least attention an item gets; 1: weights are equal
     pools: tuple[PoolKeys, ...] = ()  # classes of public keys, with thresholds of their own
 

@@ -1,4 +1,4 @@
-"""The public numbers of `rounds` as letters, and back: what a certificate names it by."""
+"""The parameters of `rounds` as text, and back: the name of the mechanism in a certificate."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def letters_of(
 
 
 def check_limits(s: Schedule, limits: Mapping[str, float]) -> None:
-    """Raises unless rounds can be played by these thresholds, C, reach and focus."""
+    """Raises unless these thresholds, C, reach and focus define rounds."""
     C, reach, focus = limits["C"], limits["reach"], limits["focus"]
     if not (0 <= C <= MOST_FACTOR or (math.isinf(C) and C > 0)):
         raise UsageError(f"C must be at least 0 and at most {MOST_FACTOR:g}, or inf, not {C!r}")

@@ -30,9 +30,9 @@ from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import (
     SAFETY,
     Guarantee,
-    bisect,
     check_budget,
     check_neighbours,
+    least_epsilon,
     round_up,
     sides,
 )
@@ -254,12 +254,10 @@ class Synthetic(Mechanism):
         def excess(left: float) -> float:
             return self._guarantee(pure + left, left, at).delta - delta
 
-        high = 1.0
-        while excess(high) > 0:
-            high *= 2
-            if high > 500:
-                raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
-        return (pure + bisect(excess, good=high, bad=0.0, steps=50)) * SAFETY
+        least = least_epsilon(excess, most=500, steps=50)
+        if math.isinf(least):
+            raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
+        return (pure + least) * SAFETY
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Gathered:
         """The clicks of each unit, at most d distinct ones, with what is measured of them."""
