@@ -69,6 +69,29 @@ def _prepare_lists(path: Path, request: Asked) -> pa.Table:
     return read_lists(Path(path), url=request.url, keys=request.keys)
 
 
+def keep_published(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """The tables without rows that name a query which the query table does not hold under their value.
+
+    Post-processing of published tables.
+    """
+    if "query" not in tables:
+        return dict(tables)
+    published = _queries_in(tables["query"], "query")
+    result = dict(tables)
+    for name in ("click", "pair"):
+        for key in ("query", "next_query"):
+            if name in result and key in result[name].column_names:
+                queries = _queries_in(result[name], key)
+                result[name] = result[name].filter(pc.is_in(queries, value_set=published))
+    return result
+
+
+def _queries_in(table: pa.Table, key: str) -> pa.ChunkedArray:
+    """The queries of a column, each with the value of --by, if there is one."""
+    value = [table[BY_VALUE]] if BY_VALUE in table.column_names else []
+    return pc.binary_join_element_wise(table[key], *value, SEPARATOR)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Korolova(Mechanism):
     """Items whose noisy count is at least T, then a fresh noisy count for each of them.
@@ -86,7 +109,6 @@ class Korolova(Mechanism):
     count: Annotated[str, Letter(parameter="count")] = "users"
 
     name: ClassVar[str] = "korolova"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     tables: ClassVar[tuple[str, ...]] = ITEMS
     options: ClassVar[tuple[Option, ...]] = (
         Option(name="count", help="users, or rows (a unit's first rows, with repeats)."),
@@ -104,6 +126,7 @@ class Korolova(Mechanism):
         ),
     )
     settings: ClassVar[tuple[str, ...]] = ("set_only",)
+    finish = staticmethod(keep_published)
 
     def __post_init__(self) -> None:
         check_letters(d=self.d, T=self.T, b=self.b, b_q=self.b_q)
@@ -225,11 +248,6 @@ class Korolova(Mechanism):
     def parameters(self) -> dict[str, Any]:
         return {"noise": "geometric", **super().parameters()}
 
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Only clicks and pairs of published queries: post-processing of the tables."""
-        return keep_published(tables)
-
 
 @dataclass(frozen=True, kw_only=True)
 class KorolovaLists(Pure):
@@ -245,9 +263,9 @@ class KorolovaLists(Pure):
 
     name: ClassVar[str] = "korolova-lists"
     chosen_by: ClassVar[str] = "--mechanism korolova --result-lists FILE"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     tables: ClassVar[tuple[str, ...]] = ("click",)
     public: ClassVar[str] = "A2"
+    finish = staticmethod(keep_published)
 
     def __post_init__(self) -> None:
         check_letters(d=self.d, b_c=self.b_c)
@@ -301,31 +319,6 @@ class KorolovaLists(Pure):
 
     def parameters(self) -> dict[str, Any]:
         return {"noise": "geometric", **super().parameters(), "threshold": None}
-
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Only clicks of published queries."""
-        return keep_published(tables)
-
-
-def keep_published(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The tables without rows that name a query which the query table does not hold under their value."""
-    if "query" not in tables:
-        return dict(tables)
-    published = _queries_in(tables["query"], "query")
-    result = dict(tables)
-    for name in ("click", "pair"):
-        for key in ("query", "next_query"):
-            if name in result and key in result[name].column_names:
-                queries = _queries_in(result[name], key)
-                result[name] = result[name].filter(pc.is_in(queries, value_set=published))
-    return result
-
-
-def _queries_in(table: pa.Table, key: str) -> pa.ChunkedArray:
-    """The queries of a column, each with the value of --by, if there is one."""
-    value = [table[BY_VALUE]] if BY_VALUE in table.column_names else []
-    return pc.binary_join_element_wise(table[key], *value, SEPARATOR)
 
 
 def _with_fresh_counts(

@@ -68,7 +68,6 @@ class LeftOut(Mechanism):
     sigma: Annotated[float, Letter(parameter="scale", also=("scale",))]
 
     name: ClassVar[str] = "left-out"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     chosen_by: ClassVar[str] = "--tables query,left_out"
     tables: ClassVar[tuple[str, ...]] = ("left_out",)
     waits: ClassVar[bool] = True

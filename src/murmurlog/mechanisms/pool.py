@@ -118,7 +118,6 @@ class Pool(Pure):
     T: Annotated[int, Letter(parameter="threshold")]
 
     name: ClassVar[str] = "pool"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     public: ClassVar[str] = "A4"
     tables: ClassVar[tuple[str, ...]] = TABLES
     options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)

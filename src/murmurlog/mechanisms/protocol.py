@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -121,7 +121,7 @@ class Mechanism:
     waits: ClassVar[bool] = False  # it reads tables that the same release published before
     waits_for: ClassVar[str] = ""  # the one of them without which it makes nothing
     needs_delta: ClassVar[bool] = True  # its keys come from the log
-    engines: ClassVar[tuple[str, ...]] = ("duckdb",)
+    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     ignored: ClassVar[tuple[str, ...]] = ()  # general letters without a meaning for it: d, noise
     usual_bound: ClassVar[int] = 10  # items a unit, unless the owner says otherwise
     composes: ClassVar[bool] = False  # its queries are made of published words, not read
@@ -207,6 +207,8 @@ class Mechanism:
 
 class Unprotected(Mechanism):
     """A mechanism without a guarantee, for comparison."""
+
+    engines: ClassVar[tuple[str, ...]] = ("duckdb",)
 
     def guarantee(
         self,
@@ -337,6 +339,24 @@ def below_sampler(delta: float, epsilon: float) -> UsageError:
         f"delta {delta!r} is below what the noise sampler can certify at epsilon {epsilon:.4g}: use a "
         "larger delta (1e-12 is enough for epsilon up to 1) or a smaller epsilon"
     )
+
+
+Solved = TypeVar("Solved", bound=Mechanism)
+
+
+def solve_within(
+    solve: Callable[[float], Solved], *, epsilon: float, delta: float, neighbours: str
+) -> Solved:
+    """What `solve` gives for delta, or for less of it if the sampler's own error needs the rest."""
+    left = delta
+    for _ in range(2):  # that error depends slightly on the scales and on delta
+        mechanism = solve(left)
+        if mechanism.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
+            return mechanism
+        left = delta - 1.1 * sampler_delta(scale=mechanism.parameters()["scale"], epsilon=epsilon)
+        if left <= delta / 2:
+            break
+    raise below_sampler(delta, epsilon)
 
 
 def check_noise_kind(mechanism: str, noise: str | None, only: str = "geometric") -> None:

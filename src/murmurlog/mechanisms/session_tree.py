@@ -19,7 +19,7 @@ from murmurlog.bundle.progress import measure
 from murmurlog.bundle.schema import in_order, keys_of
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import number, whole
-from murmurlog.mechanisms.protocol import ITEMS, Mechanism, View, below_sampler, check_noise_kind
+from murmurlog.mechanisms.protocol import ITEMS, Mechanism, View, check_noise_kind, solve_within
 from murmurlog.mechanisms.rounds.mechanism import COUNT_SHARE, Rounds
 from murmurlog.mechanisms.sessions import Cut, Sessions
 from murmurlog.privacy import (
@@ -35,7 +35,7 @@ from murmurlog.privacy import (
     mu_of,
 )
 from murmurlog.privacy.rounds import MOST_ITEMS, check_count_share
-from murmurlog.privacy.sampler import Entropy, Keys, sampler_delta
+from murmurlog.privacy.sampler import Entropy, Keys
 
 if TYPE_CHECKING:
     from murmurlog.logs.log import Log
@@ -61,7 +61,6 @@ class SessionTree(Mechanism):
     selection: Rounds  # what every level runs; its counts come once, after the last level
 
     name: ClassVar[str] = "session-tree"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     tables: ClassVar[tuple[str, ...]] = ("session",)
     ignored: ClassVar[tuple[str, ...]] = ("d",)  # the bound follows from l_s and l_q
     options: ClassVar[tuple[Option, ...]] = (*Sessions.options[:2], *Rounds.options[:3])
@@ -125,24 +124,20 @@ class SessionTree(Mechanism):
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
         check_noise_kind(cls.name, noise, "gaussian")
-        left = delta
-        for _ in range(2):  # the cost of the sampler depends slightly on the scales
-            solutions = []
-            for share in KEY_SHARES:
-                mu = mu_of(epsilon, left * (1 - share) / SAFETY)
-                solution = cls.for_loss(
-                    Loss(mu=mu, keys=left * share / SAFETY), d=d, neighbours=neighbours,
-                    sessions_per_user=sessions_per_user, queries_per_session=queries_per_session,
-                    rounds=rounds, count_share=count_share, count_per_user=count_per_user,
-                )  # fmt: skip
-                solutions.append(solution)
-            best = min(solutions, key=cls.bar)
-            if best.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
-                return best
-            left = delta - 1.1 * best._sampler_cost(epsilon)
-            if left <= delta / 2:
-                break
-        raise below_sampler(delta, epsilon)
+
+        def loss_of(part: float, share: float) -> Loss:
+            mu = mu_of(epsilon, part * (1 - share) / SAFETY)
+            return Loss(mu=mu, keys=part * share / SAFETY)
+
+        solve = partial(
+            cls.for_loss, d=d, neighbours=neighbours, sessions_per_user=sessions_per_user,
+            queries_per_session=queries_per_session, rounds=rounds, count_share=count_share,
+            count_per_user=count_per_user,
+        )  # fmt: skip
+        return solve_within(
+            lambda part: min((solve(loss_of(part, share)) for share in KEY_SHARES), key=cls.bar),
+            epsilon=epsilon, delta=delta, neighbours=neighbours,
+        )  # fmt: skip
 
     @classmethod
     def for_loss(
@@ -194,7 +189,7 @@ class SessionTree(Mechanism):
 
         def delta_at(epsilon: float) -> float:
             proved = delta_of_losses([cost], epsilon=epsilon) * math.sqrt(SAFETY)
-            return min(1.0, proved + self._sampler_cost(epsilon))
+            return min(1.0, proved + self.selection.sampler_cost(epsilon))
 
         if epsilon is None:
             if delta is None:
@@ -211,9 +206,6 @@ class SessionTree(Mechanism):
             neighbours=neighbours,
             assumptions=tuple(sorted((*ALWAYS, "A1"))),
         )
-
-    def _sampler_cost(self, epsilon: float) -> float:
-        return sampler_delta(scale=float(self.parameters()["scale"]), epsilon=epsilon)
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Candidates:
         """Every subsequence of each unit's cut sessions, fixed here once for all levels."""

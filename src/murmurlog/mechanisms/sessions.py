@@ -198,7 +198,6 @@ class Sessions(_OfCut):
     T: int
 
     name: ClassVar[str] = "sessions"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             name="sessions_per_user",
@@ -323,7 +322,6 @@ class LabelPaths(_OfCut):
     T: int
 
     name: ClassVar[str] = "label-paths"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     chosen_by: ClassVar[str] = "--mechanism sessions --map FILE"
     needs_delta: ClassVar[bool] = False
 

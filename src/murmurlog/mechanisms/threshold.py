@@ -66,7 +66,6 @@ class Threshold(Mechanism):
     T: Annotated[int, Letter(parameter="threshold", above="K")]
 
     name: ClassVar[str] = "threshold"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     tables: ClassVar[tuple[str, ...]] = ITEMS
 
     def __post_init__(self) -> None:

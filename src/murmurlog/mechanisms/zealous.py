@@ -92,7 +92,6 @@ class Zealous(Mechanism):
     users: Annotated[int | None, Letter(parameter="users")] = None  # a number: the PDP reading
 
     name: ClassVar[str] = "zealous"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     tables: ClassVar[tuple[str, ...]] = ITEMS
     options: ClassVar[tuple[Option, ...]] = (
         Option(name="notion", help="dp, or pdp (which needs --users). Default dp."),

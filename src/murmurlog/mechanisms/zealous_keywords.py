@@ -49,7 +49,6 @@ class ViaKeywords(Mechanism):
     fakes: Annotated[float, Letter(parameter="expected_fakes")] = FAKES
 
     name: ClassVar[str] = "zealous-keywords"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     chosen_by: ClassVar[str] = "--mechanism zealous --via-keywords"
     tables: ClassVar[tuple[str, ...]] = ("query",)
     waits: ClassVar[bool] = True

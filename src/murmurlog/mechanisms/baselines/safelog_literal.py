@@ -64,6 +64,7 @@ class SafelogLiteral(Unprotected):
     options: ClassVar[tuple[Option, ...]] = (POOL_OPTION,)
     waits: ClassVar[bool] = True  # clicks are of the queries that were selected
     needs_delta: ClassVar[bool] = False
+    finish = staticmethod(keep_published)
 
     def __post_init__(self) -> None:
         check_letters(d=self.q_f, b=self.b, b_q=self.b_q, b_c=self.b_c)
@@ -202,11 +203,6 @@ class SafelogLiteral(Unprotected):
             "epsilon_thesis_query": query,
             "epsilon_thesis_click": click,
         }
-
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Only clicks of published queries."""
-        return keep_published(tables)
 
 
 def _unheld(counted: Tally, pool: Domain, text_keys: TextKeys) -> Tally:

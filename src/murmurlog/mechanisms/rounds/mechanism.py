@@ -25,9 +25,9 @@ from murmurlog.mechanisms.protocol import (
     ITEMS,
     Mechanism,
     View,
-    below_sampler,
     check_noise_kind,
     fault_of_counts,
+    solve_within,
 )
 from murmurlog.mechanisms.public_pools import (
     FAKES,
@@ -97,7 +97,6 @@ class Rounds(Mechanism):
 
     tables: ClassVar[tuple[str, ...]] = ITEMS
     name: ClassVar[str] = "rounds"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     options: ClassVar[tuple[Option, ...]] = (
         Option(name="rounds", help="How many, up to 8. Default 4.", read=integer),
         Option(name="count_share", help="Part of the budget on counts. Default 0.3.", read=decimal),
@@ -186,18 +185,13 @@ class Rounds(Mechanism):
         """
         check_noise_kind("rounds", noise, "gaussian")
         split = _split(rounds, count_share, count_per_user, pools)
-        left = delta
-        for _ in range(2):  # the cost of the sampler depends slightly on the scales and on delta
-            schedule = solve_rounds(
-                epsilon=epsilon, delta=left, d=d, neighbours=neighbours, **split
-            )
-            mechanism = cls._with(schedule, pools)
-            if mechanism.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
-                return mechanism
-            left = delta - 1.1 * mechanism._sampler_cost(epsilon)
-            if left <= delta / 2:
-                break
-        raise below_sampler(delta, epsilon)
+        return solve_within(
+            lambda part: cls._with(
+                solve_rounds(epsilon=epsilon, delta=part, d=d, neighbours=neighbours, **split),
+                pools,
+            ),
+            epsilon=epsilon, delta=delta, neighbours=neighbours,
+        )  # fmt: skip
 
     @classmethod
     def for_loss(
@@ -241,7 +235,7 @@ class Rounds(Mechanism):
         """The proved delta at this epsilon, or the least epsilon at this delta (MR-J)."""
         if epsilon is None and delta is not None:
             epsilon = epsilon_of_rounds(
-                self.schedule, delta=delta, neighbours=neighbours, cost=self._sampler_cost
+                self.schedule, delta=delta, neighbours=neighbours, cost=self.sampler_cost
             )
             if math.isinf(epsilon):
                 raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
@@ -250,13 +244,14 @@ class Rounds(Mechanism):
         proved = delta_of_rounds(self.schedule, epsilon=epsilon, neighbours=neighbours)
         return Guarantee(
             epsilon=epsilon,
-            delta=min(1.0, proved * math.sqrt(SAFETY) + self._sampler_cost(epsilon)),
+            delta=min(1.0, proved * math.sqrt(SAFETY) + self.sampler_cost(epsilon)),
             unit=unit,
             neighbours=neighbours,
             assumptions=tuple(sorted((*ALWAYS, "A1", *(("A4",) if self.pools else ())))),
         )
 
-    def _sampler_cost(self, epsilon: float) -> float:
+    def sampler_cost(self, epsilon: float) -> float:
+        """What the sampler's own error adds to delta at this epsilon."""
         return sampler_delta(scale=self._largest_scale(), epsilon=epsilon)
 
     def _largest_scale(self) -> float:

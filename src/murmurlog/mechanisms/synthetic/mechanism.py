@@ -83,7 +83,6 @@ class Synthetic(Mechanism):
 
     tables: ClassVar[tuple[str, ...]] = ("log",)
     name: ClassVar[str] = "synthetic"
-    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     options: ClassVar[tuple[Option, ...]] = (
         Option(name="measure", help="Also together, rank, hour, count; with commas."),
     )
