@@ -75,7 +75,7 @@ def sample(case: Case, factor: float, folder: Path, samples: int) -> tuple[int, 
     asked: dict[str, Any] = {"epsilon": case.epsilon, "delta": case.delta, "d": 1, **case.options}
     mechanism, entropy = named(case.name).solve(**asked), SystemEntropy()
     assert isinstance(mechanism, Accounted)
-    most, found = math.ceil(mechanism.bar()), []
+    most, found = math.ceil(mechanism.needed_weight()), []
     for users in (most, most - 1):
         path = folder / f"{users}.parquet"
         pq.write_table(_log(users), path)

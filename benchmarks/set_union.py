@@ -89,7 +89,10 @@ def with_pools(rows: pa.Table, repeats: int, seed: int) -> None:
         for R in (4, 8):
             mechanism = solve(rounds=R)
             usual = mean_rows(publish(log, mechanism, repeats))
-            print(f"R={R}, no pool: {usual:.0f}, an item needs {mechanism.bar():.1f}", flush=True)
+            print(
+                f"R={R}, no pool: {usual:.0f}, an item needs {mechanism.needed_weight():.1f}",
+                flush=True,
+            )
             F = max(1, round(0.01 * usual))
             for size, cover in product((100_000, 1_000_000), (0.3, 0.6, 0.9)):
                 members = rng.choice(frequent, round(cover * len(frequent)), replace=False)
@@ -101,7 +104,7 @@ def with_pools(rows: pa.Table, repeats: int, seed: int) -> None:
                 items = mean_rows(real)
                 print(
                     f"R={R}, N={size:,}, cover {cover:.0%}: {items:.0f} ({items / usual - 1:+.0%}), a key "
-                    f"of the pool needs {mechanism.bar(1):.1f}, fakes {mean_rows(tables) - items:.1f} of {F}",
+                    f"of the pool needs {mechanism.needed_weight(1):.1f}, fakes {mean_rows(tables) - items:.1f} of {F}",
                     flush=True,
                 )
 

@@ -200,7 +200,7 @@ def test_rounds_say_what_their_last_round_asks_for():
     )
     keys = pa.table({"query": ["maps"]})
     certificate = make_certificate({"query": keys}, {"query": str(mechanism)}, epsilon=8)
-    few, hundred = math.ceil(mechanism.bar()), math.ceil(10 * mechanism.bar())
+    few, hundred = math.ceil(mechanism.needed_weight()), math.ceil(10 * mechanism.needed_weight())
     text = read(make_report(certificate, {"query": keys}))
     assert f"An item needs about {few} to {hundred} users" in text
 

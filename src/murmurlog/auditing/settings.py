@@ -118,7 +118,11 @@ def _threshold_and_sd(mechanism: Mechanism, d: int) -> tuple[float, float]:
     sd = 0.0
     if parameters.get("noise") and parameters.get("scale"):
         sd = noise_sd(noise=str(parameters["noise"]), scale=float(parameters["scale"]))
-    bar = mechanism.bar() if isinstance(mechanism, Accounted) else parameters.get("threshold")
+    bar = (
+        mechanism.needed_weight()
+        if isinstance(mechanism, Accounted)
+        else parameters.get("threshold")
+    )
     return float(bar or 1), sd
 
 

@@ -106,7 +106,7 @@ class LeftOut(Mechanism):
         """Noise alone."""
         return Loss(mu=_sensitivity(self.d, neighbours) / self.sigma, keys=0.0)
 
-    def bar(self) -> float:
+    def needed_weight(self) -> float:
         """Its noise: nothing is selected."""
         return self.sigma
 

@@ -276,7 +276,7 @@ class Accounted(Protocol):
     def loss(self, *, neighbours: str = ...) -> Loss:
         """What it costs."""
 
-    def bar(self) -> float:
+    def needed_weight(self) -> float:
         """What an item needs to be published: of two calibrations the lower one publishes more."""
 
 

@@ -135,7 +135,7 @@ class SessionTree(Mechanism):
             count_per_user=count_per_user,
         )  # fmt: skip
         return solve_within(
-            lambda part: min((solve(loss_of(part, share)) for share in KEY_SHARES), key=cls.bar),
+            lambda part: min((solve(loss_of(part, share)) for share in KEY_SHARES), key=cls.needed_weight),
             epsilon=epsilon, delta=delta, neighbours=neighbours,
         )  # fmt: skip
 
@@ -172,9 +172,9 @@ class SessionTree(Mechanism):
         """That of all levels, however many of them have candidates, and of the counts."""
         return loss_of_rounds(self.selection.schedule, levels=self.levels, neighbours=neighbours)
 
-    def bar(self) -> float:
+    def needed_weight(self) -> float:
         """The weight that a session needs in the last round of a level."""
-        return self.selection.bar()
+        return self.selection.needed_weight()
 
     def guarantee(
         self,

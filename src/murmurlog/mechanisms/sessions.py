@@ -288,7 +288,7 @@ class Sessions(_OfCut):
         """What it costs beside others: as many subsequences as a unit can have."""
         return self.counting().loss(neighbours=neighbours)
 
-    def bar(self) -> float:
+    def needed_weight(self) -> float:
         """The count that a subsequence needs."""
         return float(self.T)
 

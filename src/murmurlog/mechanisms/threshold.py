@@ -224,6 +224,6 @@ class Threshold(Mechanism):
             return Loss(keys=keys, draws=((self.scale, c * self.d),))
         return Loss(mu=math.sqrt(c * self.d) / self.scale, keys=keys)
 
-    def bar(self) -> float:
+    def needed_weight(self) -> float:
         """The count that an item needs."""
         return float(self.T)

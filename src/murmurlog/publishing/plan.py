@@ -454,7 +454,9 @@ class _Request:
 
 def _needed_weight(mechanisms: Mapping[str, Mechanism]) -> float:
     """What items of all tables need to be published: comparable between calibrations only."""
-    return math.fsum(math.log(m.bar()) for m in mechanisms.values() if isinstance(m, Accounted))
+    return math.fsum(
+        math.log(m.needed_weight()) for m in mechanisms.values() if isinstance(m, Accounted)
+    )
 
 
 def total_of(parts: Collection[tuple[Mechanism, Guarantee]], epsilon: float) -> Guarantee | None:

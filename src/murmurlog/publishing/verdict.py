@@ -201,7 +201,7 @@ def _level(mechanism: Mechanism) -> float | None:
     """The users of an item that is published with even odds; of rounds, with ten candidates each."""
     if (users := mechanism.passes(0.5)) is not None:
         return users or None
-    return mechanism.bar() * TEN if isinstance(mechanism, Accounted) else None
+    return mechanism.needed_weight() * TEN if isinstance(mechanism, Accounted) else None
 
 
 def _shares(claims: Mapping[str, TableClaim]) -> dict[str, float] | None:

@@ -193,7 +193,7 @@ def test_wishes_that_make_no_sense_are_refused(make, message):
 def test_a_threshold_is_explained_in_a_sentence_and_numbers(simulation):
     made = plan(**BUDGET, mechanism="rounds", per_user=20)
     text = explain(made, simulation)
-    weight = made.mechanism.bar()
+    weight = made.mechanism.needed_weight()
     assert f"asks for a weight of {weight:.3g}: {int(np.ceil(weight))} users with no other" in text
     even = int(re.search(r"held by about (\d+) users passed with even odds", text)[1])
     there = np.isin(np.arange(simulation.stand_in.size), simulation._run(made.mechanism, 0)[0])

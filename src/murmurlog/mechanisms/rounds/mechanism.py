@@ -219,7 +219,7 @@ class Rounds(Mechanism):
         """What it adds to the account of a release with other tables."""
         return loss_of_rounds(self.schedule, neighbours=neighbours)
 
-    def bar(self, pool: int = 0) -> float:
+    def needed_weight(self, pool: int = 0) -> float:
         """The weight that an item needs in the last round; of a pool, a key of it."""
         s = self.schedule
         return float(self._thresholds[-1][pool]) / GRID / sum(s.coefficients(s.rounds - 1))
@@ -370,8 +370,10 @@ class Rounds(Mechanism):
         """The y_k of an item whose weight is exactly what it needs in the last round."""
         s = self.schedule
         last = s.rounds - 1
-        bar = self._thresholds[last].astype(np.float64)  # a product of integers could overflow
-        return np.asarray(bar * sum(s.coefficients(k)) / sum(s.coefficients(last)))
+        threshold = self._thresholds[last].astype(
+            np.float64
+        )  # a product of integers could overflow
+        return np.asarray(threshold * sum(s.coefficients(k)) / sum(s.coefficients(last)))
 
     def _give_up(self, k: int) -> Floats:
         """Items below this y_k are given up: they are unlikely to pass."""

@@ -196,7 +196,7 @@ def explain(plan: Plan, simulation: Simulation | None = None) -> str:
     unit = plan.guarantee.unit
     if not isinstance(plan.mechanism, Rounds):
         return plan.sentence()
-    weight, rounds = plan.mechanism.bar(), plan.mechanism.schedule.rounds
+    weight, rounds = plan.mechanism.needed_weight(), plan.mechanism.schedule.rounds
     ten, hundred = (math.ceil(weight * math.sqrt(n)) for n in (10, 100))
     last = f"The last of {rounds} rounds asks" if rounds > 1 else "It asks"
     text = (
