@@ -33,8 +33,8 @@ from murmurlog.evaluation.parts import with_unit
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.mechanisms import (
-    Asked,
     Mechanism,
+    OptionContext,
     View,
     declared_options,
     named,
@@ -81,7 +81,7 @@ class Place:
     def prepare(self, options: Mapping[str, Any], mechanisms: Mapping[str, str]) -> dict[str, Any]:
         """The options of these mechanisms, by table, with what is in the public files they name."""
         reading = self.reading
-        release = Asked(
+        release = OptionContext(
             mechanisms=mechanisms, url=reading.url, keys=reading.keys, allowed=reading.allowed
         )
         return prepare_options(options, release, log=self.files)

@@ -25,8 +25,8 @@ from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
     ITEMS,
-    Asked,
     Mechanism,
+    OptionContext,
     Pure,
     View,
     below_sampler,
@@ -60,13 +60,13 @@ if TYPE_CHECKING:
 SELECT = 0.5  # of a table's epsilon on the selection, the rest on the counts
 
 
-def _prepare_lists(path: Path, request: Asked) -> pa.Table:
+def _prepare_lists(path: Path, context: OptionContext) -> pa.Table:
     """What is on the public lists, cleaned as the log is."""
     from murmurlog.counting.public_sets.result_lists import read_lists
 
-    if not {"query", "click"} <= set(request.mechanisms):
+    if not {"query", "click"} <= set(context.mechanisms):
         raise UsageError("--result-lists needs the tables query and click")
-    return read_lists(Path(path), url=request.url, keys=request.keys)
+    return read_lists(Path(path), url=context.url, keys=context.keys)
 
 
 def keep_published(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

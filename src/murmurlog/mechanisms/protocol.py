@@ -94,7 +94,7 @@ class View:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class OptionContext:
     """The parts of a release request that the options of its mechanisms need."""
 
     mechanisms: Mapping[str, str]  # by table

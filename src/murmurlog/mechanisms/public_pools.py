@@ -14,7 +14,7 @@ from murmurlog.bundle.options import Option, read_number
 from murmurlog.bundle.schema import in_order
 from murmurlog.counting.public_sets.sets import Domain, Listed, has_tabs, read_pools
 from murmurlog.errors import InputError
-from murmurlog.mechanisms.protocol import Asked
+from murmurlog.mechanisms.protocol import OptionContext
 
 FAKES = 10.0  # expected rows that nobody holds
 
@@ -55,15 +55,15 @@ def _read_pools(value: Any) -> list[tuple[Path, float | None]]:
     return pools
 
 
-def _prepare_pools(files: Any, request: Asked) -> dict[str, tuple[PublicPool, ...]]:
+def _prepare_pools(files: Any, context: OptionContext) -> dict[str, tuple[PublicPool, ...]]:
     """The public keys for the tables that need them, cleaned as the log is; no key is in two pools."""
     from murmurlog.mechanisms import named
 
-    kinds = {table: named(mechanism) for table, mechanism in request.mechanisms.items()}
-    needed = [table for table, kind in kinds.items() if "pool" in kind.option_names()]
-    if any(kind.name == "safelog-literal" for kind in kinds.values()):
+    classes = {table: named(mechanism) for table, mechanism in context.mechanisms.items()}
+    needed = [table for table, cls in classes.items() if "pool" in cls.option_names()]
+    if any(cls.name == "safelog-literal" for cls in classes.values()):
         needed = ["query"]
-    optional = [table for table in needed if kinds[table].name == "rounds"]
+    optional = [table for table in needed if classes[table].name == "rounds"]
     pools: dict[str, tuple[PublicPool, ...]] = {}
     pool_keys: dict[str, list[pa.Table]] = {}
     for path, fakes in _read_pools(files):
@@ -74,9 +74,9 @@ def _prepare_pools(files: Any, request: Asked) -> dict[str, tuple[PublicPool, ..
                 "keywords), or lines of query<TAB>url (or query<TAB>next query)"
             )
         for table, keys in read_pools(
-            path, tables=tables, url=request.url, keys=request.keys
+            path, tables=tables, url=context.url, keys=context.keys
         ).items():
-            left = request.allowed(keys.table)
+            left = context.allowed(keys.table)
             for other in pool_keys.get(table, ()):
                 left = left.join(other, left.column_names, join_type="left anti")
             if not left.num_rows:
@@ -84,9 +84,8 @@ def _prepare_pools(files: Any, request: Asked) -> dict[str, tuple[PublicPool, ..
                     f"{path.name} has no key for the {table} table that may be published"
                     + (" and is in no other pool" if table in pool_keys else "")
                 )
-            left = in_order(
-                left
-            )  # a join has no order of its own, and a seed must repeat a release
+            # A join has no order of its own, and a seed must repeat a release.
+            left = in_order(left)
             pool_keys.setdefault(table, []).append(left)
             pool = PublicPool(keys=Listed(table=left), fakes=fakes)
             pools[table] = (*pools.get(table, ()), pool)

@@ -26,7 +26,7 @@ from murmurlog.counting.public_sets.sets import Sequences, least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import number, whole
 from murmurlog.mechanisms.pool import OnDomain, Pool, check_sampler
-from murmurlog.mechanisms.protocol import ITEMS, Asked, Mechanism, View, check_noise_kind
+from murmurlog.mechanisms.protocol import ITEMS, Mechanism, OptionContext, View, check_noise_kind
 from murmurlog.mechanisms.public_pools import FAKES, FAKES_OPTION
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import (
@@ -57,11 +57,11 @@ MOST_LABELS = 10_000
 CUT = {"sessions_per_user": "l_s", "queries_per_session": "l_q", "subsequences": "subsequences"}
 
 
-def _prepare_labels(file: str, request: Asked) -> Any:
+def _prepare_labels(file: str, context: OptionContext) -> Any:
     """The public map from queries to labels."""
     from murmurlog.counting.public_sets.labels import read_labels
 
-    return read_labels(str(file), keys=request.keys)
+    return read_labels(str(file), keys=context.keys)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,8 +24,8 @@ from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
     ITEMS,
-    Asked,
     Mechanism,
+    OptionContext,
     View,
     below_sampler,
     check_bound,
@@ -65,11 +65,11 @@ NOTIONS = ("dp", "pdp")
 MOST_LAM = 1e4  # up to here the slack in lam covers the sampler's relative error
 
 
-def _prepare_keywords(switch: bool, request: Asked) -> bool:
+def _prepare_keywords(switch: bool, context: OptionContext) -> bool:
     """Raises if queries cannot be made of published keywords."""
-    if request.by:
+    if context.by:
         raise UsageError("--by and --via-keywords do not go together: keywords are counted for all")
-    if list(request.mechanisms)[:1] != ["keyword"]:
+    if list(context.mechanisms)[:1] != ["keyword"]:
         raise UsageError(
             "--via-keywords needs the keyword table before all others: --tables keyword,query"
         )

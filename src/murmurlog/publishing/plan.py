@@ -11,8 +11,8 @@ from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms import (
     MECHANISMS,
     Accounted,
-    Asked,
     Mechanism,
+    OptionContext,
     check_table,
     declared_options,
     named,
@@ -573,7 +573,7 @@ def bounds_of(
 
 
 def prepare_options(
-    options: Mapping[str, Any], context: Asked, *, log: Sequence[Path] = ()
+    options: Mapping[str, Any], context: OptionContext, *, log: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """The options checked against the release, with what is in the public files they name."""
     declared = {name: declared_options()[name][0] for name in options if name in declared_options()}
@@ -611,7 +611,7 @@ def plan_mechanism(
     chosen = chosen_options([mechanism], options, letters=letters, users=users, set_only=set_only)
     bounds = bounds_of(general.pop("per_user", None), {table: mechanism}, letters) or {}
     general["per_user"] = bounds.get(table)
-    chosen = prepare_options(chosen, Asked(mechanisms={table: mechanism}, url=url))
+    chosen = prepare_options(chosen, OptionContext(mechanisms={table: mechanism}, url=url))
     if general.get("letters") or mechanism not in MECHANISMS:
         result = plan(mechanism=mechanism, **general)
         check_budget_kept(result.guarantee, general.get("epsilon"), general.get("delta"))

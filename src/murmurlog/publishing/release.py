@@ -37,7 +37,7 @@ from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
-from murmurlog.mechanisms import MECHANISMS, Asked, View, named
+from murmurlog.mechanisms import MECHANISMS, OptionContext, View, named
 from murmurlog.privacy import Guarantee, join_losses
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 from murmurlog.publishing.booking import (
@@ -240,7 +240,7 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         )
     reading = Reading.of(read, by=content.by)
     reading.check(source)
-    context = Asked(
+    context = OptionContext(
         mechanisms=by_table,
         url=read.url,
         keys=reading.keys,
