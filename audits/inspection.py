@@ -20,7 +20,7 @@ from series_replay import check_series
 from stage_probe import StageResult, probe_stages
 
 from murmurlog.auditing.settings import Setting
-from murmurlog.mechanisms import MECHANISMS, Mechanism, Rounds, named
+from murmurlog.mechanisms import MECHANISMS, Mechanism, Rounds, find_mechanism
 from murmurlog.mechanisms.protocol import Unprotected
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.plan import Plan, plan, plan_tables
@@ -38,7 +38,7 @@ def stage_setting(mechanism: str, *, noise: str | None) -> Setting | None:
     """The tables whose stages are tested, at a budget that needs few users; None if there are none."""
     if mechanism not in MECHANISMS or mechanism in ("pool", "hong"):
         return None
-    kind = named(mechanism)
+    kind = find_mechanism(mechanism)
     if issubclass(kind, Unprotected):  # it states no noise
         return None
     tables = tuple(table for table in TABLES if table in kind.tables)

@@ -69,11 +69,11 @@ def sample(case: Case, factor: float, folder: Path, samples: int) -> tuple[int, 
     from murmurlog.logs.engines.duckdb import connect
     from murmurlog.logs.log import read
     from murmurlog.logs.source import find
-    from murmurlog.mechanisms import Accounted, View, named
+    from murmurlog.mechanisms import Accounted, View, find_mechanism
     from murmurlog.privacy.sampler import SystemEntropy
 
     asked: dict[str, Any] = {"epsilon": case.epsilon, "delta": case.delta, "d": 1, **case.options}
-    mechanism, entropy = named(case.name).solve(**asked), SystemEntropy()
+    mechanism, entropy = find_mechanism(case.name).solve(**asked), SystemEntropy()
     assert isinstance(mechanism, Accounted)
     most, found = math.ceil(mechanism.needed_weight()), []
     for users in (most, most - 1):

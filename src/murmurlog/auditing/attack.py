@@ -47,7 +47,7 @@ from murmurlog.bundle.read import Release, load, read_table
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pools
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms import named
+from murmurlog.mechanisms import find_mechanism
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import SystemEntropy, below
 from murmurlog.publishing.plan import (
@@ -137,7 +137,9 @@ class Attacker:
                 break
         measured = {each.setting for each in self.result.measured}
         released = [each.setting for each in planned if each.setting.name in measured]
-        tables = dict.fromkeys(table for name in self.names for table in named(name).tables)
+        tables = dict.fromkeys(
+            table for name in self.names for table in find_mechanism(name).tables
+        )
         self.result.not_attacked = omissions(
             tables=list(tables),
             attacked=[table for each in released for table in each.tables],

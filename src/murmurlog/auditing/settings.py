@@ -20,7 +20,7 @@ from murmurlog.auditing.neighbouring_logs import (
     known_counts,
 )
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms import Accounted, Mechanism, Rounds, SessionTree, named
+from murmurlog.mechanisms import Accounted, Mechanism, Rounds, SessionTree, find_mechanism
 from murmurlog.privacy import noise_sd
 from murmurlog.privacy.counts import GRID
 
@@ -63,7 +63,7 @@ class Setting:
         if self.options.get("via_keywords"):  # builds queries from the keywords of all worlds
             return False
         names = self.mechanism.values() if isinstance(self.mechanism, Mapping) else [self.mechanism]
-        return not any(named(name).mixes_units for name in names)
+        return not any(find_mechanism(name).mixes_units for name in names)
 
     def make_pairs(self, mechanisms: Mapping[str, Mechanism]) -> list[Pair]:
         """The pairs for these mechanisms' bounds and thresholds."""
@@ -132,7 +132,7 @@ def claimed_setting(
     """The setting with the claimed budget and the pairs that give the best bounds on epsilon."""
     tables, files = more.pop("tables", None), more.pop("files", ())
     names = set(mechanism.values()) if isinstance(mechanism, Mapping) else {mechanism}
-    kinds = [named(name).tables for name in names]
+    kinds = [find_mechanism(name).tables for name in names]
     if tables is None:
         tables = ("query",) if all("query" in kind for kind in kinds) else kinds[0][:1]
     if "left_out" in tables:
@@ -164,7 +164,7 @@ def _pairs_for(tables: Sequence[str]) -> str:
 
 def standard_settings(mechanism: str, *, noise: str | None = None) -> list[Setting]:
     """The audit's standard settings for one mechanism."""
-    kind = named(mechanism)
+    kind = find_mechanism(mechanism)
     shared: dict[str, Any] = {"mechanism": mechanism, "noise": noise}
     if mechanism == "pool":
         shared |= {"files": (POOL,)}

@@ -37,7 +37,7 @@ from murmurlog.mechanisms import (
     OptionContext,
     View,
     declared_options,
-    named,
+    find_mechanism,
     parse,
     read_letters,
 )
@@ -187,7 +187,9 @@ class Request:
             if key in GENERAL or name not in declared_options():
                 continue
             option, owners = declared_options()[name]
-            if any(name in named(mechanism).option_names() for mechanism in self._mechanisms):
+            if any(
+                name in find_mechanism(mechanism).option_names() for mechanism in self._mechanisms
+            ):
                 values[name] = read_value(str(self), key, option, self.chosen[key])
             elif len(key) > 1:  # not the letter of a parameter
                 raise RequestError(
@@ -227,7 +229,7 @@ class Request:
         if with_letter(text, key, "1"):
             return RequestError(f"{self}: {key} takes numbers, not {self.parameters[key]!r:.60}")
         names = sorted(
-            {n for mechanism in self._mechanisms for n in named(mechanism).option_names()}
+            {n for mechanism in self._mechanisms for n in find_mechanism(mechanism).option_names()}
         )
         single = [letter for letter, value in letters.items() if "_" not in value]
         keys = list(dict.fromkeys((*GENERAL, *(n.replace("_", "-") for n in names), *single)))
@@ -271,7 +273,7 @@ class Request:
         """The tables that tasks need, as far as the log's columns and the mechanism allow them."""
         pair = ("pair",) if "time" in columns else ()
         click = ("click",) if "url" in columns else ()
-        able = named(self.mechanism).tables
+        able = find_mechanism(self.mechanism).tables
         tables = [table for table in ("query", *click, *pair, "keyword") if table in able]
         return tables or list(able[:1])
 
@@ -318,7 +320,7 @@ def with_letter(text: str, letter: str, value: str) -> str | None:
     name, own = text.partition("(")[0], _letters_of(text)
     if letter in own:  # one for each round is not one
         return None if "_" in own[letter] else _text_of(name, {**own, letter: value})
-    if letter in named(name).ignored:
+    if letter in find_mechanism(name).ignored:
         return None
     for other in (None, *own):
         changed = _text_of(name, {n: v for n, v in own.items() if n != other} | {letter: value})
@@ -377,7 +379,7 @@ def mechanism_class(request: str, name: str) -> type[Mechanism]:
             f"{request} names a table, not a mechanism: write several tables as tables=[query,{name}]"
         )
     try:
-        return named(name)
+        return find_mechanism(name)
     except UsageError as error:
         raise RequestError(f"{request}: {error}") from None
 

@@ -57,11 +57,11 @@ __all__ = [
     "FOLLOWING",
     "MECHANISMS",
     "Accounted",
-    "OptionContext",
     "Korolova",
     "KorolovaLists",
     "Limited",
     "Mechanism",
+    "OptionContext",
     "Pool",
     "Remarking",
     "Rounds",
@@ -71,16 +71,16 @@ __all__ = [
     "Threshold",
     "View",
     "Zealous",
-    "declared_options",
-    "named",
     "check_table",
+    "declared_options",
+    "find_mechanism",
     "parse",
     "read_letters",
 ]
 
 
-def named(name: str) -> type[Mechanism]:
-    """The mechanism of this name; a parameter after a colon is not looked at."""
+def find_mechanism(name: str) -> type[Mechanism]:
+    """The class of the mechanism of this name; what follows a colon or a bracket is ignored."""
     plain = re.split(r"[:(]", name)[0].strip()
     if plain not in MECHANISMS:
         raise UsageError(
@@ -107,4 +107,4 @@ def parse(text: str) -> Mechanism:
             f"cannot read {text!r}: write a mechanism as threshold(d=20, scale=8.7, T=122)"
         )
     letters = {"k": match[3]} if match[3] else read_letters(match[2] or "")
-    return named(match[1]).from_letters(letters)
+    return find_mechanism(match[1]).from_letters(letters)

@@ -57,9 +57,9 @@ def _read_pools(value: Any) -> list[tuple[Path, float | None]]:
 
 def _prepare_pools(files: Any, context: OptionContext) -> dict[str, tuple[PublicPool, ...]]:
     """The public keys for the tables that need them, cleaned as the log is; no key is in two pools."""
-    from murmurlog.mechanisms import named
+    from murmurlog.mechanisms import find_mechanism
 
-    classes = {table: named(mechanism) for table, mechanism in context.mechanisms.items()}
+    classes = {table: find_mechanism(mechanism) for table, mechanism in context.mechanisms.items()}
     needed = [table for table, cls in classes.items() if "pool" in cls.option_names()]
     if any(cls.name == "safelog-literal" for cls in classes.values()):
         needed = ["query"]

@@ -20,7 +20,7 @@ from murmurlog.bundle.schema import in_order, keys_of, keys_schema
 from murmurlog.counting.public_sets.sets import Listed, distinct
 from murmurlog.errors import BundleError, OtherVersion, UsageError
 from murmurlog.logs.reading import Reading
-from murmurlog.mechanisms import named
+from murmurlog.mechanisms import find_mechanism
 from murmurlog.mechanisms.protocol import ITEMS
 from murmurlog.mechanisms.public_pools import PublicPool
 from murmurlog.publishing.ledger import Ledger
@@ -85,7 +85,7 @@ def find_earlier(
         return Earlier()
     if ledger is None:
         raise UsageError("--after is about releases of a source: give --ledger and --source")
-    if other := [name for name in mechanisms.values() if not named(name).takes_earlier]:
+    if other := [name for name in mechanisms.values() if not find_mechanism(name).takes_earlier]:
         raise UsageError(f"--after is for rounds, not for {other[0]}: leave --after out")
     entries = {entry.release_id: entry for entry in ledger.entries(source)}
     bundles = _EarlierBundles([table for table in mechanisms if table in ITEMS])

@@ -15,7 +15,7 @@ from murmurlog.mechanisms import (
     OptionContext,
     check_table,
     declared_options,
-    named,
+    find_mechanism,
     parse,
 )
 from murmurlog.privacy import (
@@ -139,7 +139,7 @@ def plan(
 
     `options` are the mechanism's own choices, such as count="rows" for korolova.
     """
-    mechanism_class = named(mechanism)
+    mechanism_class = find_mechanism(mechanism)
     per_user = mechanism_class.usual_bound if per_user is None else per_user
     if letters or mechanism not in MECHANISMS:
         if letters and mechanism not in MECHANISMS:
@@ -196,7 +196,7 @@ def mechanisms_for(
 
 def check_options(mechanisms: Collection[str], options: Mapping[str, Any]) -> None:
     """Raises if an option belongs to none of these mechanisms."""
-    taken = {option for name in mechanisms for option in named(name).option_names()}
+    taken = {option for name in mechanisms for option in find_mechanism(name).option_names()}
     for name in options:
         if name not in taken:
             whose = [m for m, other in MECHANISMS.items() if name in other.option_names()]
@@ -290,12 +290,12 @@ class _Table:
         per_user: int | None,
         options: Mapping[str, Any],
     ) -> "_Table":
-        requested = named(name)
+        requested = find_mechanism(name)
         options = {n: value for n, value in options.items() if n in requested.option_names()}
         maker, arguments = (
             ("left-out", {}) if table == "left_out" else requested.for_table(table, options)
         )
-        mechanism_class = named(maker)
+        mechanism_class = find_mechanism(maker)
         check_table(maker, mechanism_class.tables, table)
         return cls(
             # With its parameters, if any.
@@ -339,7 +339,7 @@ class _Request:
     def _apart(self, epsilon: float | None, delta: float | None) -> dict[str, Plan]:
         """Every table on its own, with its share."""
         # Keys from a public set need no delta: it goes to the tables whose keys come from the log.
-        needing = [t.share for t in self.tables.values() if named(t.mechanism).needs_delta]
+        needing = [t.share for t in self.tables.values() if find_mechanism(t.mechanism).needs_delta]
         return {
             table: plan(
                 mechanism=request.mechanism,
@@ -361,7 +361,7 @@ class _Request:
         self, epsilon: float, delta: float
     ) -> tuple[dict[str, Plan], Guarantee] | None:
         """All tables with Gaussian noise, solved for their parts of one account; None if impossible."""
-        able = all(issubclass(named(t.mechanism), Accounted) for t in self.tables.values())
+        able = all(issubclass(find_mechanism(t.mechanism), Accounted) for t in self.tables.values())
         if not able or self.noise not in (None, "gaussian"):
             return None
         check_budget(epsilon, delta)
@@ -383,7 +383,7 @@ class _Request:
         """Every table with its share of a loss."""
         mechanisms: dict[str, Mechanism] = {}
         for table, request in self.tables.items():
-            mechanism_class = named(request.mechanism)
+            mechanism_class = find_mechanism(request.mechanism)
             assert issubclass(mechanism_class, Accounted)
             share = Loss(mu=loss.mu * math.sqrt(request.share), keys=loss.keys * request.share)
             mechanisms[table] = mechanism_class.for_loss(
@@ -396,7 +396,7 @@ class _Request:
         check_neighbours(self.neighbours)
         for table, request in self.tables.items():
             name = request.mechanism
-            if name not in MECHANISMS or not issubclass(named(name), Accounted):
+            if name not in MECHANISMS or not issubclass(find_mechanism(name), Accounted):
                 raise UsageError(
                     f"--of-cap needs mechanisms that can be solved for their noise, and {name:.60} "
                     "cannot: give --epsilon and --delta instead"
@@ -438,7 +438,9 @@ class _Request:
 
     def _stretch(self, epsilon: float, delta: float) -> tuple[dict[str, Plan], Guarantee] | None:
         """Every table on its own with more than its share, if one account allows it."""
-        if not any(issubclass(named(t.mechanism), Accounted) for t in self.tables.values()):
+        if not any(
+            issubclass(find_mechanism(t.mechanism), Accounted) for t in self.tables.values()
+        ):
             return None  # only (epsilon, delta) is known of them: hardly any gain
         for stretch in STRETCHES:
             try:
@@ -523,14 +525,16 @@ def chosen_options(
     chosen = {n: declared[n][0].fit(v) if n in declared else v for n, v in chosen.items()}
     for text in mechanisms if letters else (name for name in mechanisms if name not in MECHANISMS):
         surplus = [
-            n for n in chosen if n in named(text).option_names() and not _goes_beside(n, declared)
+            n
+            for n in chosen
+            if n in find_mechanism(text).option_names() and not _goes_beside(n, declared)
         ]
         if letters and "map" in surplus:  # it selects the mechanism whose letters these are
             surplus.remove("map")
         if surplus:
             flag, source = declared[min(surplus)][0].flag, "--set" if letters else text
             raise UsageError(f"{source} says all there is to choose: leave {flag} out")
-    taken = {option for name in mechanisms for option in named(name).option_names()}
+    taken = {option for name in mechanisms for option in find_mechanism(name).option_names()}
     return chosen | {n: v for n, v in settings.items() if v is not None and n in taken}
 
 
@@ -541,7 +545,7 @@ def _goes_beside(name: str, declared: Mapping[str, Any]) -> bool:
 
 def takes_bound(table: str, mechanism: str) -> bool:
     """Whether --per-user changes the table: not where parameters fix the bound, or nothing is bounded."""
-    mechanism_class = named(mechanism)
+    mechanism_class = find_mechanism(mechanism)
     ignores_bound = table in mechanism_class.tables and "d" in mechanism_class.ignored
     return mechanism in MECHANISMS and not ignores_bound
 
@@ -605,7 +609,7 @@ def plan_mechanism(
     set_only = options.pop("set_only", None)
     usual = usual_mechanism(noise=general.get("noise"), letters=general.get("letters"))
     mechanism = mechanism or usual or MECHANISM
-    mechanism_class = named(mechanism)
+    mechanism_class = find_mechanism(mechanism)
     table = "query" if "query" in mechanism_class.tables else mechanism_class.tables[0]
     letters = general.get("letters")
     chosen = chosen_options([mechanism], options, letters=letters, users=users, set_only=set_only)

@@ -37,7 +37,7 @@ from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
-from murmurlog.mechanisms import MECHANISMS, OptionContext, View, named
+from murmurlog.mechanisms import MECHANISMS, OptionContext, View, find_mechanism
 from murmurlog.privacy import Guarantee, join_losses
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 from murmurlog.publishing.booking import (
@@ -346,7 +346,7 @@ def _tables(
         return tuple(tables)
     if isinstance(mechanism, Mapping):
         return tuple(mechanism)
-    able = named(mechanism or MECHANISM).tables
+    able = find_mechanism(mechanism or MECHANISM).tables
     usual = ("query", "click") if "url" in source.columns else ("query",)
     return tuple(table for table in usual if table in able) or able[:1]
 

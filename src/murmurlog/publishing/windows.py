@@ -13,7 +13,7 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.log import moment_of
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.source import Source
-from murmurlog.mechanisms import named
+from murmurlog.mechanisms import find_mechanism
 from murmurlog.publishing.request import Content
 
 
@@ -70,5 +70,5 @@ def _moment(flag: str, text: str | None, read: ReadOptions, source: Source) -> d
 
 
 def _check(flag: str, mechanisms: Mapping[str, str]) -> None:
-    if other := [name for name in mechanisms.values() if not named(name).takes_windows]:
+    if other := [name for name in mechanisms.values() if not find_mechanism(name).takes_windows]:
         raise UsageError(f"{flag} is for rounds, not for {other[0]}: use --since, or leave it out")
