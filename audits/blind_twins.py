@@ -147,7 +147,7 @@ def at_most_the_accepted_fakes(*, scale: float, T: int, count: int, entropy: Ent
     return min(many, accepted)
 
 
-_real_passers = pool.passers
+_real_passers = pool.draw_passers
 
 
 # "A release that failed has published nothing, so it must not use up the cap."
@@ -204,7 +204,7 @@ BLIND = (
     Twin(
         name="pool: never more fakes than accepted",
         mechanism="pool",
-        patches=lambda: [(pool, "passers", at_most_the_accepted_fakes)],
+        patches=lambda: [(pool, "draw_passers", at_most_the_accepted_fakes)],
     ),
     Twin(
         name="ledger: releases that failed are not counted",

@@ -20,7 +20,7 @@ from scipy.stats import binom
 
 from murmurlog.errors import MurmurlogError, Refused, UsageError
 from murmurlog.privacy import Amounts, Guarantee, Loss
-from murmurlog.privacy.sampler import Entropy, below
+from murmurlog.privacy.sampler import Entropy, draw_below
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.series_periods import Step
 
@@ -97,10 +97,10 @@ class _Dice:
 
     def part(self, low: float, high: float) -> float:
         """A number between two others."""
-        return low + (high - low) * int(below(1 << 30, entropy=self.entropy)[0]) / (1 << 30)
+        return low + (high - low) * int(draw_below(1 << 30, entropy=self.entropy)[0]) / (1 << 30)
 
     def one_of(self, choices: Sequence[Any]) -> Any:
-        return choices[int(below(len(choices), entropy=self.entropy)[0])]
+        return choices[int(draw_below(len(choices), entropy=self.entropy)[0])]
 
 
 @dataclass

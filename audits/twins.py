@@ -589,7 +589,7 @@ TWINS = (
     Twin(name="noise of a fixed seed", mechanism="threshold",
          patches=lambda: [(noise.SystemEntropy, "bytes", bytes_of_a_fixed_seed)]),
     Twin(name="a pool query recognisable as fake", mechanism="pool",
-         patches=lambda: [(pools, "tails", fakes_at_the_threshold)]),
+         patches=lambda: [(pools, "draw_tails", fakes_at_the_threshold)]),
     Twin(name="the exact number of users in the manifest", mechanism="threshold",
          patches=lambda: [(TableMaker, "count", count_users_too),
                           (releasing, "_certificate", certificate_with_users)]),

@@ -41,7 +41,7 @@ from murmurlog.auditing.attack import Attacker, PlannedSetting, ReleasedWorlds, 
 from murmurlog.auditing.settings import LISTS, Setting
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.mechanisms import View, parse
-from murmurlog.privacy.sampler import SystemEntropy, below
+from murmurlog.privacy.sampler import SystemEntropy, draw_below
 
 REPLAYED = 6  # worlds of each pair that are replayed; counting involves little randomness
 INSPECTED = 4000  # worlds that take as long as the inspection of a mechanism's stages
@@ -173,7 +173,7 @@ class WhiteBox(Attacker):
 
         faults = find_leaks(
             release,
-            coin=lambda: bool(below(2, entropy=self.entropy)[0]),
+            coin=lambda: bool(draw_below(2, entropy=self.entropy)[0]),
             epsilon=setting.epsilon,
             delta=setting.delta,
             alpha=alpha,

@@ -5,7 +5,7 @@ import pytest
 from draw_record import check_draws, recorded_draws
 from noise_stages import STEPS, Law, parameters_of, stages
 
-from murmurlog.privacy.sampler import SeededEntropy, draw, tails
+from murmurlog.privacy.sampler import SeededEntropy, draw, draw_tails
 
 ROUNDS = (
     "rounds(d=2, s=4.0_3.0, own=120_182, past=108, T=900000000_1200000000, C=3.0, reach=1.3, focus=0.3, "
@@ -88,7 +88,7 @@ def test_the_chances_of_cells_are_exact_where_a_cell_has_few_numbers(noise, scal
     assert law.mass(inside).sum() == pytest.approx(whole, rel=1e-9)
     entropy = SeededEntropy(6)
     if noise == "tail":
-        drawn = tails(scale=scale, T=0, count=400_000, entropy=entropy)
+        drawn = draw_tails(scale=scale, T=0, count=400_000, entropy=entropy)
     else:
         drawn = draw(noise=noise, scale=scale, count=400_000, entropy=entropy)
     assert law.p_value(drawn) > 1e-4
@@ -96,8 +96,8 @@ def test_the_chances_of_cells_are_exact_where_a_cell_has_few_numbers(noise, scal
 
 def test_draws_beyond_a_threshold_have_a_law_of_their_own():
     law, entropy = Law(noise="tail", scale=5.0), SeededEntropy(4)
-    assert law.p_value(tails(scale=5.0, T=0, count=5000, entropy=entropy)) > 1e-4
-    assert law.p_value(tails(scale=4.4, T=0, count=5000, entropy=entropy)) < 1e-8
+    assert law.p_value(draw_tails(scale=5.0, T=0, count=5000, entropy=entropy)) > 1e-4
+    assert law.p_value(draw_tails(scale=4.4, T=0, count=5000, entropy=entropy)) < 1e-8
 
 
 def test_the_smallest_deviation_is_seen_with_99_percent():

@@ -304,8 +304,8 @@ def test_a_proposal_is_of_each_round_as_often_as_its_chance(monkeypatch):
         return mpmath.mpf(0) if edge is None else edge
 
     fractions = iter(x for n in range(steps) for x in ((n + 0.5) / steps, 0.0))
-    monkeypatch.setattr(module, "uniform_fraction", lambda entropy: next(fractions))
-    monkeypatch.setattr(module, "normal_above", above)
+    monkeypatch.setattr(module, "draw_fraction", lambda entropy: next(fractions))
+    monkeypatch.setattr(module, "draw_normal", above)
     parts = [4e-4, 1e-4, 3e-4, 2e-4]
     for _ in range(steps):
         module._propose(s, keys, parts, sum(parts), None)

@@ -26,16 +26,16 @@ from murmurlog.privacy.sampler import (
     _exactly,
     _propose,
     _survival,
-    below,
-    binomial,
     check_passers,
     draw,
+    draw_below,
+    draw_binomial,
+    draw_fraction,
+    draw_normal,
+    draw_passers,
+    draw_tails,
     noise_distance,
-    normal_above,
-    passers,
     sampler_delta,
-    tails,
-    uniform_fraction,
 )
 from murmurlog.privacy.sampler import (
     _binomial as _invert,
@@ -214,7 +214,7 @@ def p_of_numbers(sample, expected):
 def test_passers_are_binomial_and_of_no_other_scale(T, count):
     scale = 10.0
     entropy = SystemEntropy()
-    sample = [passers(scale=scale, T=T, count=count, entropy=entropy) for _ in range(3_000)]
+    sample = [draw_passers(scale=scale, T=T, count=count, entropy=entropy) for _ in range(3_000)]
 
     def p_value(times):
         most = min(count, 2000) + 1
@@ -233,7 +233,7 @@ def test_passers_are_as_many_as_draws_that_pass(times):
     draws = draw(noise="geometric", scale=scale, count=4_000 * count, entropy=entropy)
     one_by_one = (draws.reshape(-1, count) >= T).sum(axis=1)
     at_once = [
-        passers(scale=scale * times, T=T, count=count, entropy=entropy) for _ in range(4_000)
+        draw_passers(scale=scale * times, T=T, count=count, entropy=entropy) for _ in range(4_000)
     ]
     both = np.array([np.bincount(numbers, minlength=41) for numbers in (one_by_one, at_once)])
     used = both.sum(axis=0) > 40
@@ -260,7 +260,7 @@ def test_the_number_of_passers_changes_at_the_exact_border(scale, T, count):
 
 
 def test_passers_take_every_bit_pattern():
-    assert passers(scale=2.0, T=5, count=0, entropy=SystemEntropy()) == 0
+    assert draw_passers(scale=2.0, T=5, count=0, entropy=SystemEntropy()) == 0
     for V in (0, 1, 2**126, 2**127 - 1):
         assert 0 <= _binomial(8.0, 100, 10**6, V) <= 10**6
         assert _binomial(8.0, 10**6, 10**15, V) == 0
@@ -270,18 +270,18 @@ def test_passers_take_every_bit_pattern():
 
 def test_too_many_passers_are_refused_with_what_to_do():
     with pytest.raises(UsageError, match=r"reach T=1, more than the 10\^8 .*: raise T"):
-        passers(scale=8.0, T=1, count=10**15, entropy=SystemEntropy())
+        draw_passers(scale=8.0, T=1, count=10**15, entropy=SystemEntropy())
     with pytest.raises(UsageError, match="raise T"):
         check_passers(scale=8.0, T=1, count=10**400)
     check_passers(scale=8.0, T=300, count=10**15)
     with pytest.raises(UsageError, match="at least 0, not -1"):
-        passers(scale=8.0, T=1, count=-1, entropy=SystemEntropy())
+        draw_passers(scale=8.0, T=1, count=-1, entropy=SystemEntropy())
 
 
 @pytest.mark.parametrize("T", [7, 1, 0, -3])
 @pytest.mark.parametrize("scale", [0.9, 7.5, 300.0])
 def test_tails_are_the_draws_that_pass_and_of_no_other_scale(T, scale):
-    sample = tails(scale=scale, T=T, count=DRAWS, entropy=SystemEntropy())
+    sample = draw_tails(scale=scale, T=T, count=DRAWS, entropy=SystemEntropy())
     assert len(sample) == DRAWS
     assert sample.min() == T
 
@@ -302,7 +302,7 @@ def test_tails_are_the_draws_that_pass_and_of_no_other_scale(T, scale):
 
 @pytest.mark.parametrize("limit", [1, 2, 6, 10, 3 * 2**61, 2**63, 3 * 2**63, 10**25])
 def test_integers_below_a_limit_are_uniform(limit):
-    sample = below(limit, count=40_000, entropy=SystemEntropy())
+    sample = draw_below(limit, count=40_000, entropy=SystemEntropy())
     assert min(sample) >= 0
     assert max(sample) < limit
     cells = min(limit, 12)
@@ -327,23 +327,25 @@ class Words:
 
 def test_words_that_would_favour_small_numbers_are_drawn_again():
     # 2^64 mod 3 = 1: exactly one word, 0, is refused; for 3 * 2^61 it is a third of all of them.
-    assert below(3, count=1, entropy=Words(0, 2)).tolist() == [2]
-    assert below(3, count=1, entropy=Words(1)).tolist() == [1]
-    assert below(3 * 2**61, count=1, entropy=Words(2**62 - 1, 2**62)).tolist() == [2**62]
-    assert below(3 * 2**61, count=1, entropy=Words(2**62 - 1 + 3 * 2**61)).tolist() == [2**62 - 1]
+    assert draw_below(3, count=1, entropy=Words(0, 2)).tolist() == [2]
+    assert draw_below(3, count=1, entropy=Words(1)).tolist() == [1]
+    assert draw_below(3 * 2**61, count=1, entropy=Words(2**62 - 1, 2**62)).tolist() == [2**62]
+    assert draw_below(3 * 2**61, count=1, entropy=Words(2**62 - 1 + 3 * 2**61)).tolist() == [
+        2**62 - 1
+    ]
 
 
 def test_limits_can_differ():
-    sample = below([1, 5, 10**17], entropy=SystemEntropy())
+    sample = draw_below([1, 5, 10**17], entropy=SystemEntropy())
     assert sample.dtype == np.int64
     assert all(0 <= x < limit for x, limit in zip(sample, [1, 5, 10**17], strict=True))
-    large = below([1, 5, 10**30], entropy=SystemEntropy())
+    large = draw_below([1, 5, 10**30], entropy=SystemEntropy())
     assert large.dtype == object
     assert large[0] == 0
-    assert below([], entropy=SystemEntropy()).tolist() == []
-    assert below(9, count=0, entropy=SystemEntropy()).tolist() == []
+    assert draw_below([], entropy=SystemEntropy()).tolist() == []
+    assert draw_below(9, count=0, entropy=SystemEntropy()).tolist() == []
     with pytest.raises(UsageError, match="no integer in"):
-        below([3, 0], entropy=SystemEntropy())
+        draw_below([3, 0], entropy=SystemEntropy())
 
 
 # --- every byte of entropy is used once -----------------------------------------------------------
@@ -399,32 +401,32 @@ def test_every_draw_takes_words_of_its_own(batch, monkeypatch):
         assert draws.tolist() == [invert(noise, scale, word) for word in WORDS]
         assert not tape.left
     tape = tape_of(WORDS)
-    draws = tails(scale=scale, T=4, count=count, entropy=tape)
+    draws = draw_tails(scale=scale, T=4, count=count, entropy=tape)
     assert draws.tolist() == [4 + invert("tail", scale, word) for word in WORDS]
     assert not tape.left
 
 
 def test_choices_and_fractions_take_words_of_their_own():
     tape = tape_of(WORDS)
-    assert below(1 << 20, count=100, entropy=tape).tolist() == [w % (1 << 20) for w in WORDS]
+    assert draw_below(1 << 20, count=100, entropy=tape).tolist() == [w % (1 << 20) for w in WORDS]
     assert not tape.left
     tape = tape_of(WORDS)
     pairs = [low | high << 64 for low, high in zip(WORDS[::2], WORDS[1::2], strict=True)]
     with precision(300), mpmath.workprec(300):
-        fractions = [uniform_fraction(tape) for _ in pairs]
+        fractions = [draw_fraction(tape) for _ in pairs]
         assert fractions == [(mpmath.mpf(pair >> 1) + 0.5) / 2**127 for pair in pairs]
         assert not tape.left
         tape, edge = tape_of(WORDS), mpmath.mpf(1)
         for at, fraction in enumerate(fractions):
             least = edge if at % 2 else None
-            z = normal_above(least, entropy=tape)
+            z = draw_normal(least, entropy=tape)
             above = mpmath.erfc(z / mpmath.sqrt(2)) / 2
             whole = mpmath.erfc(edge / mpmath.sqrt(2)) / 2 if at % 2 else 1
             assert abs(above / whole - fraction) < mpmath.mpf(2) ** -200
         assert not tape.left
     tape, laws = tape_of(WORDS[:4]), (8.0, 3, 20)
     for pair in pairs[:2]:
-        assert passers(scale=8.0, T=3, count=20, entropy=tape) == _binomial(*laws, pair >> 1)
+        assert draw_passers(scale=8.0, T=3, count=20, entropy=tape) == _binomial(*laws, pair >> 1)
     assert not tape.left
 
 
@@ -436,7 +438,7 @@ def test_a_draw_in_the_tail_has_the_127_bits_of_its_words(noise, upper):
     safe = WORDS[0]
     tape = tape_of([upper << 1, safe, lower])
     if noise == "tail":
-        k, other = tails(scale=scale, T=0, count=2, entropy=tape)
+        k, other = draw_tails(scale=scale, T=0, count=2, entropy=tape)
     else:
         k, other = draw(noise=noise, scale=scale, count=2, entropy=tape)
     assert not tape.left
@@ -455,12 +457,12 @@ def test_a_draw_in_the_tail_has_the_127_bits_of_its_words(noise, upper):
 
 def test_a_binomial_without_chance_takes_no_entropy():
     nothing = Tape(b"")
-    assert binomial(0, mpmath.mpf("0.5"), entropy=nothing) == 0
-    assert binomial(7, mpmath.mpf(0), entropy=nothing) == 0
-    assert binomial(7, mpmath.mpf(1), entropy=nothing) == 7
+    assert draw_binomial(0, mpmath.mpf("0.5"), entropy=nothing) == 0
+    assert draw_binomial(7, mpmath.mpf(0), entropy=nothing) == 0
+    assert draw_binomial(7, mpmath.mpf(1), entropy=nothing) == 7
     for wrong in (-0.1, 1.1):
         with pytest.raises(UsageError, match="no binomial of 7"):
-            binomial(7, mpmath.mpf(wrong), entropy=nothing)
+            draw_binomial(7, mpmath.mpf(wrong), entropy=nothing)
 
 
 def keys_of(count):

@@ -49,7 +49,7 @@ from murmurlog.counting.public_sets.sets import read_pools
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import find_mechanism
 from murmurlog.privacy import Guarantee
-from murmurlog.privacy.sampler import SystemEntropy, below
+from murmurlog.privacy.sampler import SystemEntropy, draw_below
 from murmurlog.publishing.plan import (
     DELTA,
     EPSILON,
@@ -258,10 +258,10 @@ class Attacker:
         """Releases a log of many worlds and attacks the bundle alone."""
         setting, pairs = planned.setting, planned.pairs
         self.say(f"attacking {setting.name}: {sum(planned.worlds)} worlds of {len(pairs)} pairs")
-        sides = [below(2, count=many, entropy=self.entropy) for many in planned.worlds]
+        sides = [draw_below(2, count=many, entropy=self.entropy) for many in planned.worlds]
         log = self.path("log.parquet")
         ends = [
-            secrets_of(below(26, count=many * SECRET, entropy=self.entropy))
+            secrets_of(draw_below(26, count=many * SECRET, entropy=self.entropy))
             for many in planned.worlds
         ]
         write_log(log, pairs, sides, ends)

@@ -52,7 +52,14 @@ from murmurlog.privacy import (
     sides,
     survival,
 )
-from murmurlog.privacy.sampler import Entropy, check_passers, draw, passers, sampler_delta, tails
+from murmurlog.privacy.sampler import (
+    Entropy,
+    check_passers,
+    draw,
+    draw_passers,
+    draw_tails,
+    sampler_delta,
+)
 from murmurlog.privacy.selection_bias import Selection
 
 if TYPE_CHECKING:
@@ -270,12 +277,14 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
     # 2. The others: how many pass, which, and what they show, given that they pass.
     held_keys = np.concatenate(inside)
     count = domain.size - len(held_keys)
-    many = passers(scale=scale, T=T, count=count, entropy=entropy.stream("fakes"))
+    many = draw_passers(scale=scale, T=T, count=count, entropy=entropy.stream("fakes"))
     chosen = unheld(
         domain, count=many, held=held_keys, text_keys=gathered.text_keys,
         entropy=entropy.stream("choose fakes"),
     )  # fmt: skip
-    noisy.append(tails(scale=scale, T=T, count=many, entropy=entropy.stream("counts of fakes")))
+    noisy.append(
+        draw_tails(scale=scale, T=T, count=many, entropy=entropy.stream("counts of fakes"))
+    )
     keys = tally.table(np.concatenate(passing))
     both = pa.concat_tables([keys, chosen.select(list(tally.keys)).cast(keys.schema)])
     return both, np.concatenate(noisy)

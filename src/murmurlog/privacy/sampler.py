@@ -11,8 +11,8 @@ Laws: "geometric" has P(k) proportional to exp(-|k|/scale); "gaussian" is the *r
 round(Z), for which every theorem about Z holds because rounding is post-processing (it is not
 the discrete Gaussian).
 
-`passers` and `tails` draw what a threshold leaves of many geometric draws without making each of
-them, by the same inversion; `below` draws public choices (which of many equal candidates).
+`draw_passers` and `draw_tails` draw what a threshold leaves of many geometric draws without making each of
+them, by the same inversion; `draw_below` draws public choices (which of many equal candidates).
 """
 
 import hashlib
@@ -45,7 +45,7 @@ MOST_VALUES = (
 MOST_LISTED = 1 << 32  # of them those of tables that are public or published
 # That two of them have one 128-bit key (docs/explanation/guarantee.md#keys-of-texts).
 KEY_DISTANCE = MOST_VALUES * (MOST_VALUES - 1) / 2 * 2.0**-128
-MOST_PASSERS = 10**8  # a bound on the mean of `passers`
+MOST_PASSERS = 10**8  # a bound on the mean of `draw_passers`
 # Far above the error of erfcinv, log and the arithmetic after them (a few 1e-16, relative);
 # tests compare with long arithmetic at random and at hostile points.
 GUARD = 1e-12
@@ -152,7 +152,7 @@ def draw(
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def tails(*, scale: float, T: int, count: int, entropy: Entropy) -> Integers:
+def draw_tails(*, scale: float, T: int, count: int, entropy: Entropy) -> Integers:
     """`count` independent geometric draws Z, each given that Z >= T.
 
     The law has no memory: for T >= 0 it is T + G with P(G >= k) = exp(-k/scale). Below 0 draws that
@@ -169,7 +169,7 @@ def tails(*, scale: float, T: int, count: int, entropy: Entropy) -> Integers:
     return np.concatenate(parts)
 
 
-def passers(*, scale: float, T: int, count: int, entropy: Entropy) -> int:
+def draw_passers(*, scale: float, T: int, count: int, entropy: Entropy) -> int:
     """How many of `count` independent geometric draws are at least T, from a single draw.
 
     The number is Binomial(count, s) with s = P(Z >= T). It is found by inverting its distribution
@@ -186,8 +186,8 @@ def passers(*, scale: float, T: int, count: int, entropy: Entropy) -> int:
         return _binomial(count, *_survival(scale, T), _bits(entropy))
 
 
-def binomial(count: int, p: Real, *, entropy: Entropy) -> int:
-    """A draw of Binomial(count, p), by the same inversion as `passers` and as exact."""
+def draw_binomial(count: int, p: Real, *, entropy: Entropy) -> int:
+    """A draw of Binomial(count, p), by the same inversion as `draw_passers` and as exact."""
     with precision(500):
         p = +mp.mpf(p)
         if not 0 <= p <= 1 or count * p > MOST_PASSERS:
@@ -197,14 +197,14 @@ def binomial(count: int, p: Real, *, entropy: Entropy) -> int:
         return _binomial(count, p, 1 - p, _bits(entropy))
 
 
-def uniform_fraction(entropy: Entropy) -> Real:
+def draw_fraction(entropy: Entropy) -> Real:
     """A uniform fraction of 127 bits."""
     return (mp.mpf(_bits(entropy)) + 0.5) / mp.mpf(2) ** 127
 
 
-def normal_above(edge: Real | None, *, entropy: Entropy) -> Real:
+def draw_normal(edge: Real | None, *, entropy: Entropy) -> Real:
     """A standard normal number, at the working precision; given that it is at least `edge`."""
-    fraction = uniform_fraction(entropy)
+    fraction = draw_fraction(entropy)
     if edge is not None:
         fraction *= mp.erfc(edge / mp.sqrt(2)) / 2
     # P(Z >= z) = fraction
@@ -219,7 +219,7 @@ def _bits(entropy: Entropy) -> int:
 
 
 def check_passers(*, scale: float, T: int, count: int) -> None:
-    """Raises if `passers` would be more than 10^8 on average; call it with a public count."""
+    """Raises if `draw_passers` would be more than 10^8 on average; call it with a public count."""
     with precision(60):
         mean = count * _survival(scale, T)[0]
     if mean > MOST_PASSERS:
@@ -229,7 +229,9 @@ def check_passers(*, scale: float, T: int, count: int) -> None:
         )
 
 
-def below(limits: int | Sequence[int], *, count: int = 1, entropy: Entropy) -> npt.NDArray[Any]:
+def draw_below(
+    limits: int | Sequence[int], *, count: int = 1, entropy: Entropy
+) -> npt.NDArray[Any]:
     """Independent uniform integers in [0, limit): `count` for one limit, or one for each limit.
 
     Exact, by rejection. An array of 64-bit integers, or of Python's if a limit is above 2^63.
@@ -392,9 +394,9 @@ def sampler_delta(*, scale: float, epsilon: float) -> float:
 
     Each of the integers within 100 scales of 0 has its probability wrong by at most 2^-126, and
     the rest has less than 2^-126 together; n draws from a law within total variation eta of the
-    exact one cost (1 + e^epsilon) n eta. A draw of `tails` has no larger eta, and no error but that
-    of its draws where T < 0; `below` has none; a call of `passers` or `binomial` counts as 2^18 draws,
-    however many it stands for. A number of `normal_above` that moves up to 8 draws counts as 8 of them.
+    exact one cost (1 + e^epsilon) n eta. A draw of `draw_tails` has no larger eta, and no error but that
+    of its draws where T < 0; `draw_below` has none; a call of `draw_passers` or `draw_binomial` counts as 2^18 draws,
+    however many it stands for. A number of `draw_normal` that moves up to 8 draws counts as 8 of them.
     Texts are known by 128-bit keys; two texts with one key cost as much as an inexact draw.
     """
     return (1 + math.exp(min(epsilon, 700))) * sampler_distance(scale)

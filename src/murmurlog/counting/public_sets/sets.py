@@ -2,7 +2,7 @@
 
 On such a set a mechanism can also noise keys that nobody holds, and so needs no delta for new keys.
 The set must have been fixed without the log (A4). `unheld` draws uniform choices of keys, by
-`sampler.below`; a set may be far larger than what can be listed.
+`sampler.draw_below`; a set may be far larger than what can be listed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from murmurlog.bundle.canonical import changeable, cleaner
 from murmurlog.bundle.keys import check_url_level, clean_url
 from murmurlog.bundle.schema import KEYS
 from murmurlog.errors import InputError, UsageError
-from murmurlog.privacy.sampler import Entropy, Keys, below
+from murmurlog.privacy.sampler import Entropy, Keys, draw_below
 
 if TYPE_CHECKING:
     from murmurlog.counting.bound import BoundedItems
@@ -215,7 +215,7 @@ def unheld(
     chosen: dict[int, None] = {}  # in the order drawn: any other order would prefer some keys
     while len(chosen) < count:
         missing = count - len(chosen)
-        drawn = below(domain.size, count=missing + missing // 2 + 8, entropy=entropy)
+        drawn = draw_below(domain.size, count=missing + missing // 2 + 8, entropy=entropy)
         new = [i for i in dict.fromkeys(drawn.tolist()) if i not in chosen]
         chosen |= dict.fromkeys(free(np.array(new, dtype=drawn.dtype))[:missing].tolist())
     return domain.keys(np.array(list(chosen), dtype=drawn.dtype))
@@ -229,7 +229,7 @@ def draw_distinct(size: int, *, count: int, entropy: Entropy) -> npt.NDArray[np.
         return np.flatnonzero(left)
     chosen: dict[int, None] = {}
     while len(chosen) < count:
-        drawn = below(size, count=2 * (count - len(chosen)) + 8, entropy=entropy)
+        drawn = draw_below(size, count=2 * (count - len(chosen)) + 8, entropy=entropy)
         chosen |= dict.fromkeys(drawn.tolist())
     return np.array(list(chosen)[:count], np.int64)
 

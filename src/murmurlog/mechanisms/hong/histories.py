@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from murmurlog.errors import UsageError
-from murmurlog.privacy.sampler import Entropy, below
+from murmurlog.privacy.sampler import Entropy, draw_below
 
 Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
@@ -152,7 +152,7 @@ def sample(histories: Histories, x: Integers, *, entropy: Entropy) -> Draws:
     by_pair = histories.counts.tocsc()
     last = np.cumsum(by_pair.data)
     first = np.concatenate([[0], np.cumsum(histories.totals)[:-1]])
-    row = first[pairs] + below(histories.totals[pairs].tolist(), entropy=entropy)
+    row = first[pairs] + draw_below(histories.totals[pairs].tolist(), entropy=entropy)
     cell, counts = np.unique(np.searchsorted(last, row, side="right"), return_counts=True)
     return Draws(
         users=by_pair.indices[cell].astype(np.int64),

@@ -21,10 +21,10 @@ from murmurlog.privacy.rounds import Schedule, check_thresholds
 from murmurlog.privacy.sampler import (
     Entropy,
     Integers,
-    binomial,
     draw,
-    normal_above,
-    uniform_fraction,
+    draw_binomial,
+    draw_fraction,
+    draw_normal,
 )
 
 BLOCK = 1 << 20
@@ -129,7 +129,7 @@ def _pass_lazily(
     with precision(300):
         chances = _chances(schedule, keys.thresholds)
         p = mp.fsum(chances)
-        proposals = binomial(count, p, entropy=entropy)
+        proposals = draw_binomial(count, p, entropy=entropy)
         proposed = (_propose(schedule, keys, chances, p, entropy) for _ in range(proposals))
         noises = [noise for noise in proposed if noise is not None]
     passed, remembered = 0, np.zeros(len(noises), np.int64)
@@ -165,15 +165,15 @@ def _propose(
     schedule: Schedule, keys: PoolKeys, chances: list[Any], p: Any, entropy: Entropy
 ) -> list[int] | None:
     """The rounded noises of one key, or None where the proposal is not kept."""
-    left = uniform_fraction(entropy) * p
+    left = draw_fraction(entropy) * p
     k = 0
     while k + 1 < len(chances) and left >= chances[k]:
         left -= chances[k]
         k += 1
     a = _direction(schedule, k)
     length = mp.sqrt(mp.fsum(x * x for x in a))
-    along = normal_above(_edge(schedule, keys.thresholds, k), entropy=entropy)
-    free = [normal_above(None, entropy=entropy) for _ in a]
+    along = draw_normal(_edge(schedule, keys.thresholds, k), entropy=entropy)
+    free = [draw_normal(None, entropy=entropy) for _ in a]
     shift = (along - mp.fsum(x * y for x, y in zip(a, free, strict=True)) / length) / length
     noise = [y + shift * x for x, y in zip(a, free, strict=True)]  # standard deviations
     holding = sum(
@@ -181,7 +181,7 @@ def _propose(
         >= keys.thresholds[j] - mp.mpf(sum(schedule.coefficients(j))) / 2
         for j in range(schedule.rounds)
     )
-    if uniform_fraction(entropy) * max(1, holding) >= 1:
+    if draw_fraction(entropy) * max(1, holding) >= 1:
         return None
     return [
         int(mp.floor(y * mp.mpf(s) * GRID + mp.mpf(1) / 2))

@@ -1,7 +1,7 @@
 """Invented users, generated from published numbers alone: how many, with which pairs and names.
 
 Nothing here sees a log, so nothing costs privacy: it is post-processing. All choices are of whole
-numbers with whole weights, drawn by `sampler.below`.
+numbers with whole weights, drawn by `sampler.draw_below`.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.privacy.sampler import Entropy, Integers, below
+from murmurlog.privacy.sampler import Entropy, Integers, draw_below
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -116,11 +116,11 @@ class Links:
 
     def follow(self, last: Integers, *, entropy: Entropy) -> Integers:
         """A neighbour of each of these pairs by weight; -1 by chance, or where a pair has none."""
-        follows = below(CERTAIN, count=len(last), entropy=entropy) < self.chance[last]
+        follows = draw_below(CERTAIN, count=len(last), entropy=entropy) < self.chance[last]
         follows &= self.length[last] > 0
         neighbours = np.full(len(last), -1, np.int64)
         at = last[follows]
-        place = self.begin[at] + below(self.length[at].tolist(), entropy=entropy)
+        place = self.begin[at] + draw_below(self.length[at].tolist(), entropy=entropy)
         neighbours[follows] = self.other[np.searchsorted(self.ends, place, side="right")]
         return neighbours
 
@@ -158,7 +158,7 @@ def _choose_pairs(
         n = int(np.count_nonzero(sizes > j))
         before = np.sort(chosen[:n, :j], axis=1)
         left = ends[-1] - weights[before].sum(axis=1)
-        place = below(left.tolist(), entropy=entropy)
+        place = draw_below(left.tolist(), entropy=entropy)
         for pair in before.T:  # step over what the user has
             place += np.where(place >= begins[pair], weights[pair], 0)
         new = np.searchsorted(ends, place, side="right")
@@ -176,14 +176,14 @@ def draw_bins(noisy: Integers, *, count: int, entropy: Entropy) -> Integers:
     if not weights.any():
         weights = np.ones(len(noisy), np.int64)
     ends = np.cumsum(weights)
-    place = below(int(ends[-1]), count=count, entropy=entropy)
+    place = draw_below(int(ends[-1]), count=count, entropy=entropy)
     return np.searchsorted(ends, place, side="right").astype(np.int64)
 
 
 def names(user: Integers, *, entropy: Entropy) -> pa.Array:
     """A name for each number, equal for equal ones, in an order that says nothing."""
     people = int(user.max(initial=-1)) + 1
-    order = np.argsort(below(1 << 62, count=people, entropy=entropy)) + 1
+    order = np.argsort(draw_below(1 << 62, count=people, entropy=entropy)) + 1
     numbers = pa.array(order[user], pa.int64()).cast(pa.string())
     return pc.binary_join_element_wise(pa.scalar("invented"), numbers, pa.scalar("-"))
 
