@@ -18,9 +18,9 @@ import numpy as np
 from scipy import sparse
 
 from murmurlog.logs.invented.generate import POPULATIONS, invent
-from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
+from murmurlog.mechanisms.hong.diversity import diverse_output, eliminate, most_diverse_output
 from murmurlog.mechanisms.hong.histories import Histories, exposures, preprocess, sample
-from murmurlog.mechanisms.hong.programs import budget, frequent, largest_output, size_bound
+from murmurlog.mechanisms.hong.programs import budget, frequent_output, largest_output, size_bound
 from murmurlog.privacy.sampler import SystemEntropy
 
 SPARE = 1.26  # drawn users for each that is taken: some never click
@@ -94,15 +94,15 @@ def show_size(users: int, seed: int, B: float) -> None:
     people = len(np.unique(drawn.users))
     print(f"a sample: {len(drawn.users)} triplets of {people} users ({clock.look()})")
     size = plan.size // 2
-    often = frequent(inner, B=B, support=1 / 500, size=size)
+    often = frequent_output(inner, B=B, support=1 / 500, size=size)
     print(
         f"F-UMP, support 1/500, size {size}: distance in [{often.bound:.6f}, {often.optimum:.6f}], "
         f"rounded down {often.size} ({clock.look()})"
     )
     spe = eliminate(inner, B=B)
-    ours = diverse(inner, B=B)
+    ours = diverse_output(inner, B=B)
     print(f"D-UMP pairs: SPE {spe.sum()}, ours {ours.size}, bound {ours.bound} ({clock.look()})")
-    asked = diverse(inner, B=B, queries=query)
+    asked = diverse_output(inner, B=B, queries=query)
     print(
         f"D-UMP queries: SPE {len(np.unique(query[spe > 0]))}, ours {asked.size}, "
         f"bound {asked.bound} ({clock.look()})"
@@ -139,8 +139,8 @@ def show_diversity() -> None:
     )
     for name, given, B in instances():
         pairs = preprocess(given).histories.pairs
-        spe, ours = int(eliminate(given, B=B).sum()), diverse(given, B=B)
-        exact = most_diverse(given, B=B, seconds=SECONDS) if pairs <= SMALL else None
+        spe, ours = int(eliminate(given, B=B).sum()), diverse_output(given, B=B)
+        exact = most_diverse_output(given, B=B, seconds=SECONDS) if pairs <= SMALL else None
         best = "-" if exact is None else str(exact.size)
         delta = -math.expm1(-B)
         print(

@@ -15,12 +15,17 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from murmurlog.logs.invented.generate import invent
-from murmurlog.mechanisms.hong.diversity import Diverse, diverse, eliminate, most_diverse
+from murmurlog.mechanisms.hong.diversity import (
+    Diverse,
+    diverse_output,
+    eliminate,
+    most_diverse_output,
+)
 from murmurlog.mechanisms.hong.histories import Histories, preprocess
 from murmurlog.mechanisms.hong.programs import (
     Plan,
     budget,
-    frequent,
+    frequent_output,
     largest_output,
     recall,
     size_bound,
@@ -99,7 +104,7 @@ def _frequent(kept: Histories, rate: float) -> list[PaperTable]:
     ours: dict[tuple[int, int], tuple[Plan, float]] = {}
     for s, _ in printed.HONG_4:
         for size, scaled in sizes.items():
-            plan = frequent(kept, B=B, support=1 / s, size=scaled, fill=True)
+            plan = frequent_output(kept, B=B, support=1 / s, size=scaled, fill=True)
             ours[s, size] = plan, support_distance(kept, plan.x, support=1 / s)
     about = (
         "by support s and output size |O|, F-UMP, e^epsilon = 2, delta = 0.5; ours is for "
@@ -143,7 +148,7 @@ def _diversity(kept: Histories) -> list[PaperTable]:
     ours: dict[tuple[bool, float], float] = {}
     best: dict[float, Diverse] = {}
     for B in dict.fromkeys(B for _, B in (*by_delta, *by_epsilon)):
-        best[B] = diverse(kept, B=B)
+        best[B] = diverse_output(kept, B=B)
         ours[True, B] = int(eliminate(kept, B=B).sum()) / kept.pairs
         ours[False, B] = best[B].size / kept.pairs
     made = [
@@ -173,7 +178,9 @@ def _diversity(kept: Histories) -> list[PaperTable]:
 
 def _kept(kept: Histories, where: str, B: float, best: Diverse) -> list[Cell]:
     """How many pairs three solvers keep; exactly where that is proved, or can be in a moment."""
-    exact = most_diverse(kept, B=B, seconds=20) if best.size < best.bound <= PROVABLE else None
+    exact = (
+        most_diverse_output(kept, B=B, seconds=20) if best.size < best.bound <= PROVABLE else None
+    )
     most = best.size if best.size == best.bound else None if exact is None else exact.size
     found = (
         ("SPE", int(eliminate(kept, B=B).sum()), "the paper's heuristic"),

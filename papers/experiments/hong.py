@@ -13,11 +13,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow.parquet as pq
 
-from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
+from murmurlog.mechanisms.hong.diversity import diverse_output, eliminate, most_diverse_output
 from murmurlog.mechanisms.hong.histories import Histories, preprocess, sample
 from murmurlog.mechanisms.hong.programs import (
     budget,
-    frequent,
+    frequent_output,
     frequent_pairs,
     largest_output,
     precision,
@@ -140,7 +140,7 @@ def figure_2(log: PreparedLog) -> Measured:
             if given.lam(B) < size:
                 continue  # there is no output of this size
             if B not in solved:
-                plan = frequent(given.kept, B=B, support=s, size=size, fill=True)
+                plan = frequent_output(given.kept, B=B, support=s, size=size, fill=True)
                 solved[B] = recall(given.kept, plan.x, support=s), plan.optimum
             name = f"delta = {delta:g}"
             recalls.setdefault(name, []).append((exponential, solved[B][0]))
@@ -178,7 +178,7 @@ def tables_4_5(log: PreparedLog) -> Measured:
         often = len(frequent_pairs(given.kept, 1 / s)[0])
         for at, paper_size in enumerate(printed.HONG_SIZES):
             size = max(1, given.size(paper_size))
-            plan = frequent(given.kept, B=B, support=1 / s, size=size, fill=True)
+            plan = frequent_output(given.kept, B=B, support=1 / s, size=size, fill=True)
             share = recall(given.kept, plan.x, support=1 / s) if often else math.nan
             distance = plan.optimum if often else math.nan
             recalls.setdefault(s, []).append((paper_size, share))
@@ -254,7 +254,7 @@ def table_6(log: PreparedLog) -> Measured:
     by_epsilon = [(e, _budget(e, 0.1)) for e in printed.HONG_6B_EXPONENTIALS]
     for B in dict.fromkeys(B for _, B in (*by_delta, *by_epsilon)):
         spe[B] = int(eliminate(kept, B=B).sum()) / kept.pairs
-        ours[B] = diverse(kept, B=B).size / kept.pairs
+        ours[B] = diverse_output(kept, B=B).size / kept.pairs
     for part, cells, where in (
         (printed.HONG_6A, by_delta, "e^epsilon = 2, delta"),
         (printed.HONG_6B, by_epsilon, "delta = 0.1, e^epsilon"),
@@ -309,7 +309,7 @@ def figure_4(log: PreparedLog) -> Measured:
     rows, drawn, charts = list[Row](), dict[int, float](), dict[str, list[tuple[float, float]]]()
     for paper_size, printed_share in ((4000, 0.75), (6000, 0.90)):
         size = max(1, given.size(paper_size))
-        x = frequent(given.kept, B=B, support=1 / 500, size=size, fill=True).x
+        x = frequent_output(given.kept, B=B, support=1 / 500, size=size, fill=True).x
         ratios = []
         for _ in range(SAMPLES):
             output = np.zeros(len(code))
@@ -348,8 +348,8 @@ def figure_5(log: PreparedLog) -> Measured:
     kept, B = Clicks.of(log).kept, _budget(1.7, 0.1)
     solvers: dict[str, Callable[[], object]] = {
         "SPE": lambda: eliminate(kept, B=B),
-        "ours": lambda: diverse(kept, B=B),
-        "branch and bound": lambda: most_diverse(kept, B=B, seconds=SECONDS),
+        "ours": lambda: diverse_output(kept, B=B),
+        "branch and bound": lambda: most_diverse_output(kept, B=B, seconds=SECONDS),
     }
     seconds = {}
     for name, solve in solvers.items():

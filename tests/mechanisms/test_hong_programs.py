@@ -18,12 +18,12 @@ from scipy.stats import chi2
 
 from murmurlog.errors import UsageError
 from murmurlog.logs.invented.generate import invent
-from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
+from murmurlog.mechanisms.hong.diversity import diverse_output, eliminate, most_diverse_output
 from murmurlog.mechanisms.hong.histories import Histories, budget_use, exposures, preprocess, sample
 from murmurlog.mechanisms.hong.packing import SLACK, extend, packing_of
 from murmurlog.mechanisms.hong.programs import (
     budget,
-    frequent,
+    frequent_output,
     largest_output,
     least_breach,
     precision,
@@ -213,7 +213,7 @@ def test_the_totals_of_neighbours_differ_so_their_outputs_are_disjoint():
 @pytest.mark.parametrize("n", [2, 10, 1000])
 def test_diversity_publishes_a_pair_from_one_user_on_and_not_before(n):
     B = budget(epsilon=100.0, delta=1 / n)
-    for programme in (lambda h: eliminate(h, B=B), lambda h: diverse(h, B=B).x):
+    for programme in (lambda h: eliminate(h, B=B), lambda h: diverse_output(h, B=B).x):
         assert programme(common_histories(n)).tolist() == [1]
         assert programme(common_histories(n - 1)).tolist() == [0]
 
@@ -221,8 +221,8 @@ def test_diversity_publishes_a_pair_from_one_user_on_and_not_before(n):
 def test_a_public_size_does_not_make_the_frequent_totals_private():
     two = Histories.of([[1, 0], [1, 0], [0, 1], [0, 1]])
     three = Histories.of([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]])
-    assert frequent(two, B=LN2, support=0.1, size=2).x.tolist() == [1, 1]
-    assert frequent(three, B=LN2, support=0.1, size=2).x.tolist() == [0, 1]
+    assert frequent_output(two, B=LN2, support=0.1, size=2).x.tolist() == [1, 1]
+    assert frequent_output(three, B=LN2, support=0.1, size=2).x.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("r", [2, 10, 60])
@@ -233,7 +233,7 @@ def test_one_user_changes_every_total_by_one_and_their_sum_by_nearly_all(r):
     after = largest_output(with_user, B=LN2).x
     assert before.tolist() == [1] * r
     assert after.sum() <= 1  # the user's own constraint allows 1.7 draws in all
-    assert most_diverse(with_user, B=LN2).size == 1
+    assert most_diverse_output(with_user, B=LN2).size == 1
     assert np.abs(before - after).max() <= 1
     assert np.abs(before - after).sum() >= r - 1  # so Lap(1/epsilon) costs (r - 1) epsilon
 
@@ -301,7 +301,7 @@ def test_a_size_up_to_lambda_need_not_have_a_whole_solution():
     assert (
         budget_use(pairs, np.array([2, 0, 0])).max() > B
     )  # so at most one draw a pair, three in all
-    assert frequent(pairs, B=B, support=0.1, size=5).x.tolist() == [1, 1, 1]
+    assert frequent_output(pairs, B=B, support=0.1, size=5).x.tolist() == [1, 1, 1]
 
 
 def test_spe_as_printed_drops_a_pair_even_if_all_fit_and_ours_does_not():
@@ -340,7 +340,7 @@ def test_frequent_totals_keep_every_constraint_and_no_choice_is_nearer(seed, par
     size = math.floor(lam * part)
     if size < 1:
         return
-    plan = frequent(log, B=LN2, support=support, size=size)
+    plan = frequent_output(log, B=LN2, support=support, size=size)
     assert budget_use(log, plan.x).max() <= LN2 * (1 + SLACK)
     assert plan.size <= size
     assert plan.bound - 1e-7 <= plan.optimum <= plan.bound + 1e-6
@@ -371,9 +371,9 @@ def optimum_as_printed(log, size, support):
 def test_a_size_above_lambda_is_refused_with_the_numbers():
     two = Histories.of([[1, 0], [1, 0], [0, 1], [0, 1]])
     with pytest.raises(UsageError, match=r"size 3 .* B = 0\.693147: .* lambda = 2"):
-        frequent(two, B=LN2, support=0.1, size=3)
+        frequent_output(two, B=LN2, support=0.1, size=3)
     with pytest.raises(UsageError, match="lambda = 0"):
-        frequent(common_histories(1), B=LN2, support=0.1, size=1)
+        frequent_output(common_histories(1), B=LN2, support=0.1, size=1)
 
 
 def test_support_distance_is_the_papers_measure():
@@ -483,7 +483,7 @@ def test_sizes_are_reached_on_an_invented_log():
     lam = largest_output(log, B=LN2).optimum
     size = math.floor(lam / 2)
     floored, filled = (
-        frequent(log, B=LN2, support=0.001, size=size, fill=fill) for fill in (False, True)
+        frequent_output(log, B=LN2, support=0.001, size=size, fill=fill) for fill in (False, True)
     )
     breach = least_breach(log, size=size, B=LN2)
     assert floored.size < 0.7 * size
@@ -503,7 +503,7 @@ def test_filling_frequent_totals_only_adds_draws_and_keeps_size_and_constraints(
     if size < 1:
         return
     floored, filled = (
-        frequent(log, B=LN2, support=support, size=size, fill=fill) for fill in (False, True)
+        frequent_output(log, B=LN2, support=support, size=size, fill=fill) for fill in (False, True)
     )
     assert (filled.x >= floored.x).all()
     assert filled.size <= size
@@ -522,7 +522,7 @@ def test_filling_goes_towards_shares_then_to_other_pairs_then_above_shares():
     log, B = Histories.of(block_diag(*blocks)), 1.2 * LN2
 
     def totals(size, fill):
-        return frequent(log, B=B, support=0.5, size=size, fill=fill).x.tolist()
+        return frequent_output(log, B=B, support=0.5, size=size, fill=fill).x.tolist()
 
     assert totals(14, fill=False)[0] == 11  # its share of 14 is 11.67
     assert totals(14, fill=True) == [12, 1, 1]
@@ -548,7 +548,7 @@ def test_our_diversity_is_never_below_the_papers():
     rng = np.random.default_rng(5)
     for _ in range(250):
         log, B = random_histories(rng), math.log(rng.choice([1.1, 1.4, 2.0, 2.3, 4.0]))
-        spe, ours = eliminate(log, B=B), diverse(log, B=B)
+        spe, ours = eliminate(log, B=B), diverse_output(log, B=B)
         for x in (spe, ours.x):
             assert budget_use(log, x).max() <= B * (1 + SLACK)
         assert set(ours.x) <= {0, 1}
@@ -560,7 +560,7 @@ def test_our_diversity_is_mostly_the_best_there_is():
     spe = ours = exact = as_good = 0
     for _ in range(60):
         log, B = random_histories(rng, most=(14, 20)), math.log(rng.choice([1.4, 2.0, 4.0]))
-        quick, best = diverse(log, B=B), most_diverse(log, B=B)
+        quick, best = diverse_output(log, B=B), most_diverse_output(log, B=B)
         assert quick.size <= best.size <= quick.bound
         assert budget_use(log, best.x).max() <= B * (1 + SLACK)
         spe, ours, exact = (
@@ -601,10 +601,10 @@ def test_diversity_by_brute_force_of_all_choices():
             if not (x > log.holders).any()
             and budget_use(log, np.array(x)).max() <= LN2 * (1 + SLACK)
         ]
-        assert most_diverse(log, B=LN2).size == max(map(sum, feasible))
+        assert most_diverse_output(log, B=LN2).size == max(map(sum, feasible))
         most_queries = max(len(set(queries[np.flatnonzero(x)])) for x in feasible)
-        assert most_diverse(log, B=LN2, queries=queries).size == most_queries
-        ours = diverse(log, B=LN2, queries=queries)
+        assert most_diverse_output(log, B=LN2, queries=queries).size == most_queries
+        ours = diverse_output(log, B=LN2, queries=queries)
         assert budget_use(log, ours.x).max() <= LN2 * (1 + SLACK)
         assert len(set(queries[ours.x > 0])) == ours.size <= most_queries <= ours.bound
         spe = eliminate(log, B=LN2)
@@ -676,10 +676,13 @@ def test_histories_take_dense_and_sparse_counts_and_forget_zeros():
         (lambda: budget(epsilon=0.0, delta=0.5), "epsilon is above 0"),
         (lambda: budget(epsilon=1.0, delta=1.0), r"delta in \(0, 1\)"),
         (lambda: largest_output(common_histories(2), B=0.0), "budget B"),
-        (lambda: diverse(common_histories(2), B=-1.0), "budget B"),
-        (lambda: frequent(common_histories(2), B=1.0, support=0.0, size=1), "support is a share"),
+        (lambda: diverse_output(common_histories(2), B=-1.0), "budget B"),
         (
-            lambda: frequent(common_histories(2), B=1.0, support=0.1, size=0),
+            lambda: frequent_output(common_histories(2), B=1.0, support=0.0, size=1),
+            "support is a share",
+        ),
+        (
+            lambda: frequent_output(common_histories(2), B=1.0, support=0.1, size=0),
             "whole number from 1 on",
         ),
         (lambda: least_breach(common_histories(2), size=1, B=-1.0), "budget B"),
@@ -689,7 +692,10 @@ def test_histories_take_dense_and_sparse_counts_and_forget_zeros():
         ),
         (lambda: exposures(common_histories(2), np.array([0.5])), "totals are whole"),
         (lambda: exposures(common_histories(2), np.array([-1])), "totals are whole"),
-        (lambda: diverse(common_histories(2), B=1.0, queries=np.array([1, 2])), "query of each"),
+        (
+            lambda: diverse_output(common_histories(2), B=1.0, queries=np.array([1, 2])),
+            "query of each",
+        ),
         (
             lambda: sample(Histories.of([[1, 0]]), np.array([0, 1]), entropy=SystemEntropy()),
             "nobody has",
@@ -710,7 +716,7 @@ def test_an_empty_log_gives_empty_plans(shape):
     empty = Histories.of(sparse.csr_array(shape, dtype=np.int64))
     plan = largest_output(empty, B=LN2, fill=True)
     assert plan.size == plan.optimum == plan.bound == 0
-    assert diverse(empty, B=LN2).size == eliminate(empty, B=LN2).sum() == 0
+    assert diverse_output(empty, B=LN2).size == eliminate(empty, B=LN2).sum() == 0
     assert exposures(empty, plan.x).tolist() == [0.0] * shape[0]
     assert len(sample(empty, plan.x, entropy=SystemEntropy()).users) == 0
 
@@ -722,7 +728,7 @@ def test_columns_that_only_rounding_tells_apart_are_still_packed():
     for i in range(pairs):
         counts[6 * i : 6 * i + 4, 2 * i] = 1  # four users: ln(4/3) each
         counts[6 * i + 3 : 6 * i + 6, 2 * i + 1] = 1  # three users, one of them the same: ln(3/2)
-    choice = diverse(Histories.of(counts), B=LN2)
+    choice = diverse_output(Histories.of(counts), B=LN2)
     assert choice.size == 2 * pairs == choice.bound
     assert budget_use(Histories.of(counts), choice.x).max() == pytest.approx(LN2, rel=SLACK)
 
@@ -730,6 +736,6 @@ def test_columns_that_only_rounding_tells_apart_are_still_packed():
 def test_a_log_without_common_pairs_gives_empty_plans():
     alone = Histories.of(np.eye(3, dtype=int))
     assert largest_output(alone, B=LN2).x.tolist() == [0, 0, 0]
-    assert diverse(alone, B=LN2).size == 0
-    assert most_diverse(alone, B=LN2).size == 0
+    assert diverse_output(alone, B=LN2).size == 0
+    assert most_diverse_output(alone, B=LN2).size == 0
     assert eliminate(alone, B=LN2).tolist() == [0, 0, 0]

@@ -11,8 +11,8 @@ Laws: "geometric" has P(k) proportional to exp(-|k|/scale); "gaussian" is the *r
 round(Z), for which every theorem about Z holds because rounding is post-processing (it is not
 the discrete Gaussian).
 
-`draw_passers` and `draw_tails` draw what a threshold leaves of many geometric draws without making each of
-them, by the same inversion; `draw_below` draws public choices (which of many equal candidates).
+`draw_passers` and `draw_tails` draw what a threshold leaves of many geometric draws without making
+each of them, by the same inversion; `draw_below` draws public choices (which of many equal candidates).
 """
 
 import hashlib
@@ -395,8 +395,9 @@ def sampler_delta(*, scale: float, epsilon: float) -> float:
     Each of the integers within 100 scales of 0 has its probability wrong by at most 2^-126, and
     the rest has less than 2^-126 together; n draws from a law within total variation eta of the
     exact one cost (1 + e^epsilon) n eta. A draw of `draw_tails` has no larger eta, and no error but that
-    of its draws where T < 0; `draw_below` has none; a call of `draw_passers` or `draw_binomial` counts as 2^18 draws,
-    however many it stands for. A number of `draw_normal` that moves up to 8 draws counts as 8 of them.
+    of its draws where T < 0; `draw_below` has none; a call of `draw_passers` or `draw_binomial` counts
+    as 2^18 draws, however many it stands for. A number of `draw_normal` that moves up to 8 draws counts
+    as 8 of them.
     Texts are known by 128-bit keys; two texts with one key cost as much as an inexact draw.
     """
     return (1 + math.exp(min(epsilon, 700))) * sampler_distance(scale)

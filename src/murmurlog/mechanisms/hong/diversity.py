@@ -1,8 +1,8 @@
 """As many distinct pairs or queries as the budget allows: the D-UMP of Hong et al. (EDBT 2012).
 
-Every published pair is drawn once (theorem 2 of the paper: more copies only cost). `eliminate` is
-the paper's heuristic SPE; `diverse` starts from it and is never worse; `most_diverse` is exact and
-for small histories. The output is not differentially private (see `programs`).
+Every published pair is drawn once (theorem 2 of the paper: more copies only cost). `eliminate` is the
+paper's heuristic SPE; `diverse_output` starts from it and is never worse; `most_diverse_output` is
+exact, for small histories. The output is not differentially private (see `programs`).
 """
 
 import math
@@ -43,7 +43,7 @@ def eliminate(histories: Histories, *, B: float) -> Integers:
     return x
 
 
-def diverse(histories: Histories, *, B: float, queries: Integers | None = None) -> Diverse:
+def diverse_output(histories: Histories, *, B: float, queries: Integers | None = None) -> Diverse:
     """At least as many pairs as the paper's SPE keeps, or queries if each pair's is given."""
     reduced = preprocess(histories)
     packing = packing_of(reduced.histories, B=B)
@@ -59,7 +59,7 @@ def diverse(histories: Histories, *, B: float, queries: Integers | None = None) 
     return _diverse(histories, reduced.pairs[chosen], len(np.unique(query[chosen])), bound)
 
 
-def most_diverse(
+def most_diverse_output(
     histories: Histories, *, B: float, queries: Integers | None = None, seconds: float = 60
 ) -> Diverse | None:
     """The most pairs or queries there can be, or None if that was not proved in time."""

@@ -138,7 +138,7 @@ class Hong(Unprotected):
         """x_ij by the chosen objective, and what there is to say about it."""
         from murmurlog.mechanisms.hong.programs import (
             budget,
-            frequent,
+            frequent_output,
             largest_output,
             least_breach,
             support_distance,
@@ -168,7 +168,7 @@ class Hong(Unprotected):
             )
             return plan.x, notes
         # Differs: what the paper loses by rounding down is filled up towards the size again.
-        plan = frequent(histories, B=B, support=self.support, size=size, fill=True)
+        plan = frequent_output(histories, B=B, support=self.support, size=size, fill=True)
         notes["sum of support distances, least by the linear program"] = plan.optimum
         notes["sum of support distances"] = support_distance(
             histories, plan.x, support=self.support
@@ -178,21 +178,25 @@ class Hong(Unprotected):
     def _diverse(
         self, histories: Histories, pairs: pa.Table, B: float, notes: dict[str, Any]
     ) -> tuple[Integers, dict[str, Any]]:
-        from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
+        from murmurlog.mechanisms.hong.diversity import (
+            diverse_output,
+            eliminate,
+            most_diverse_output,
+        )
         from murmurlog.mechanisms.hong.histories import preprocess
 
         query = None
         if self.diversity == "queries":
             codes = pairs["query"].combine_chunks().dictionary_encode().indices
             query = codes.to_numpy().astype(np.int64)
-        ours, paper = diverse(histories, B=B, queries=query), eliminate(histories, B=B)
+        ours, paper = diverse_output(histories, B=B, queries=query), eliminate(histories, B=B)
         published = paper > 0
         notes["kept by the paper's heuristic"] = int(
             published.sum() if query is None else len(np.unique(query[published]))
         )
         notes["kept by ours"] = ours.size
         if histories.pairs and preprocess(histories).histories.pairs <= SMALL:
-            best = most_diverse(histories, B=B, queries=query, seconds=10)
+            best = most_diverse_output(histories, B=B, queries=query, seconds=10)
             notes["most there can be, exactly"] = None if best is None else best.size
         notes["most there can be, by the linear program"] = ours.bound
         return ours.x, notes

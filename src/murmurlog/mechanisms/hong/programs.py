@@ -1,15 +1,9 @@
 """How often to publish each pair: the utility-maximising programs of Hong et al. (EDBT 2012).
 
-    budget(epsilon=, delta=)          B = min(epsilon, -ln(1 - delta)), what each user may spend
-    largest_output(histories, B=)     O-UMP: the largest output; its `optimum` is lambda
-    frequent(histories, B=, support=, size=)   F-UMP: frequent pairs keep their share
-    least_breach(histories, size=)    an output of that size that exposes nobody more than it must
-    size_bound(users, B)              no output is larger than floor(users B)
-
-and `murmurlog.mechanisms.hong.diversity` has the D-UMP. All are linear programs in x_ij >= 0 under one constraint a
-user, sum of x_ij times -ln(1 - c_ijk / c_ij) <= B, solved by HiGHS and rounded down; what that took
-from the output can be filled up again with whole draws that fit. Their solution
-is a function of the log and so visible in what is published: nothing here is differentially
+`largest_output` is the paper's O-UMP, `frequent_output` its F-UMP, and `diversity` has the D-UMP. All
+are linear programs in x_ij >= 0 under one constraint a user, sum of x_ij times -ln(1 - c_ijk / c_ij)
+<= B, solved by HiGHS and rounded down; whole draws that fit can fill up what rounding took. The
+solution is a function of the log and visible in what is published: nothing here is differentially
 private, whatever epsilon and delta are called.
 """
 
@@ -114,7 +108,7 @@ def least_breach(histories: Histories, *, size: int, B: float | None = None) -> 
     )
 
 
-def frequent(
+def frequent_output(
     histories: Histories, *, B: float, support: float, size: int, fill: bool = False
 ) -> Plan:
     """F-UMP: totals of that size in which frequent pairs come nearest to their share of the log.
