@@ -19,7 +19,7 @@ def law(mechanism, A, B, AB, *, noise=1.0, nodes=220, pools=(0, 0), held_only=Fa
     s = mechanism.schedule
     s1, s2 = (noise * scale for scale in s.scales)
     T1, T2 = mechanism._thresholds / GRID
-    give_up = mechanism._give_up(0) / GRID / s.own[0]
+    give_up = mechanism._give_up_threshold(0) / GRID / s.own[0]
     held = [A + AB, B + AB]
     states = []  # of each item after the first round: passed, alive at z with these masses
     for alone, pool in zip((A, B), pools, strict=True):

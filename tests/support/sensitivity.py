@@ -513,7 +513,7 @@ class Replay:
         """z for every item: noise about its weight, or whatever brings y to where it is aimed."""
         s, rng, size = self.mechanism.schedule, self.rng, len(W)
         own, T, sd = s.own[k], self.mechanism._thresholds[k][self.pool], s.sd(k) * GRID
-        least = np.maximum(self.mechanism._give_up(k)[self.pool], T - 8 * sd)
+        least = np.maximum(self.mechanism._give_up_threshold(k)[self.pool], T - 8 * sd)
         low = np.ceil(np.minimum(T, least)).astype(np.int64)
         needed = np.rint(self.mechanism._target(k)[self.pool]).astype(np.int64)
         u = rng.random(size)

@@ -141,7 +141,7 @@ class Korolova(Mechanism):
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Clicks by the public lists if there are any, all else by itself."""
+        """`korolova-lists` for clicks with --result-lists, else `korolova`."""
         if table == "click" and options.get("result_lists") is not None:
             return "korolova-lists", {}
         chosen = {"count": options.get("count", "users"), "counts": not options.get("set_only")}

@@ -103,7 +103,7 @@ class LeftOut(Mechanism):
         return cls.for_loss(Loss(mu=mu, keys=0.0), d=d, neighbours=neighbours)
 
     def loss(self, *, neighbours: str = "add-remove") -> Loss:
-        """Noise alone."""
+        """The loss of the noise: no keys are selected."""
         return Loss(mu=_sensitivity(self.d, neighbours) / self.sigma, keys=0.0)
 
     def needed_weight(self) -> float:

@@ -140,7 +140,7 @@ class Pool(Pure):
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, with the size of the table's pool and the accepted number of fakes."""
+        """`pool`, with the size of the table's pool and the accepted number of fakes."""
         pool = _pool_of(table, options)
         fakes = options.get("fakes") if pool.fakes is None else pool.fakes
         return cls.name, {"size": pool.keys.size} | (

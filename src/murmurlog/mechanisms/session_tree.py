@@ -97,7 +97,7 @@ class SessionTree(Mechanism):
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Sessions by itself, all other tables by rounds; keys alone have no counts to spend on."""
+        """`session-tree` for sessions, `rounds` for all other tables."""
         of_rounds = Rounds.option_names()
         name, chosen = Rounds.for_table(table, {n: options[n] for n in options if n in of_rounds})
         if table in ITEMS:
@@ -169,7 +169,7 @@ class SessionTree(Mechanism):
         return cls(l_s=sessions_per_user, l_q=queries_per_session, selection=selection)
 
     def loss(self, *, neighbours: str = "add-remove") -> Loss:
-        """That of all levels, however many of them have candidates, and of the counts."""
+        """The loss of all levels, however many of them have candidates, and of the counts."""
         return loss_of_rounds(self.selection.schedule, levels=self.levels, neighbours=neighbours)
 
     def needed_weight(self) -> float:

@@ -100,7 +100,7 @@ class Cut:
     def steps(
         self, log: Log, view: View, *, labels: Labels | None = None, entropy: Entropy
     ) -> tuple[ItemFinder, Bound, Subsequences | None]:
-        """How the sessions of a partition are found and cut, how units are bounded, how both are mined."""
+        """What finds and cuts the sessions of a partition, what bounds units, and what mines subsequences."""
         from murmurlog.counting.subsequences import Subsequences
 
         find = view.finder(log, longest=self.l_q, labels=labels)
@@ -237,7 +237,7 @@ class Sessions(_OfCut):
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Sessions by itself or by their labels, all other tables by threshold."""
+        """`sessions`, or `label-paths` with --map; `threshold` for all other tables."""
         if table in ITEMS:
             return "threshold", {}
         cut = {letter: options[name] for name, letter in CUT.items() if name in options}

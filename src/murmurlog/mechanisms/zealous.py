@@ -127,7 +127,7 @@ class Zealous(Mechanism):
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Queries by published keywords if so asked, all else by itself."""
+        """`zealous-keywords` for queries with --via-keywords, else `zealous`."""
         notion = options.get("notion", "dp")
         if notion not in NOTIONS:
             raise UsageError(f"--notion must be dp or pdp, not {notion!r}")

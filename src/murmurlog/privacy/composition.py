@@ -79,7 +79,7 @@ class Loss:
 
     @classmethod
     def of(cls, guarantee: Guarantee) -> "Loss":
-        """Of anything that is (epsilon, delta)-DP.
+        """The loss of anything that is (epsilon, delta)-DP.
 
         The worst such pair is a mixture of a randomised response and, with probability delta, an
         outcome that gives the neighbour away (Kairouz et al. 2015); to move that outcome of P to
@@ -134,7 +134,7 @@ def _noise_delta(
 
 
 def join_losses(losses: Sequence[Loss]) -> Loss:
-    """All of these at once, as one loss."""
+    """The loss of all of them together."""
     return Loss(
         mu=math.sqrt(math.fsum(loss.mu**2 for loss in losses)),
         keys=min(1.0, math.fsum(loss.keys for loss in losses)),

@@ -90,5 +90,5 @@ class WeightedCounts:
 
     @property
     def loss(self) -> float:
-        """The part of mu^2."""
+        """What the histogram and the counts add to mu^2."""
         return 1 / self.scale**2 + 1 / self.histogram_scale**2

@@ -30,7 +30,7 @@ ALWAYS = ("A0", "A5", "A6", "A7", "A8", "A9")
 
 
 def check_unit(unit: str) -> None:
-    """Raises unless it is a unit of privacy."""
+    """Raises unless `unit` is a unit of privacy."""
     if unit not in UNITS:
         raise UsageError(
             f"unknown unit {unit!r:.60}: use one of {', '.join(UNITS)}.{did_you_mean(unit, UNITS)}"

@@ -409,5 +409,5 @@ def sampler_distance(scale: float) -> float:
 
 
 def noise_distance(scale: float) -> float:
-    """The part of it that draws have."""
+    """The total variation that comes from inexact draws."""
     return MOST_DRAWS * (200 * scale + 3) * 2.0**-126

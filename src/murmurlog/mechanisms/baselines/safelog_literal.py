@@ -91,7 +91,7 @@ class SafelogLiteral(Unprotected):
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, for one of the two tables."""
+        """`safelog-literal`, for one of its two tables."""
         return "safelog-literal", {"of": table}
 
     @classmethod

@@ -148,7 +148,7 @@ class Rounds(Mechanism):
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, with the sizes of the table's pools; keys alone have no counts to spend on."""
+        """`rounds`, with the sizes of the table's pools; with --set-only no budget goes to counts."""
         _, chosen = super().for_table(table, options)
         chosen.pop("pool", None)
         usual = chosen.pop("fakes", None)
@@ -186,7 +186,7 @@ class Rounds(Mechanism):
         check_noise_kind("rounds", noise, "gaussian")
         split = _split(rounds, count_share, count_per_user, pools)
         return solve_within(
-            lambda part: cls._with(
+            lambda part: cls._of_schedule(
                 solve_rounds(epsilon=epsilon, delta=part, d=d, neighbours=neighbours, **split),
                 pools,
             ),
@@ -207,11 +207,11 @@ class Rounds(Mechanism):
     ) -> Self:
         """The lowest thresholds that cost at most this loss with the constants above."""
         split = _split(rounds, count_share, count_per_user, pools)
-        return cls._with(rounds_for_loss(loss, d=d, neighbours=neighbours, **split), pools)
+        return cls._of_schedule(rounds_for_loss(loss, d=d, neighbours=neighbours, **split), pools)
 
     @classmethod
-    def _with(cls, schedule: Schedule, pools: Pools) -> Self:
-        """The schedule with the constants above, and pools with their thresholds."""
+    def _of_schedule(cls, schedule: Schedule, pools: Pools) -> Self:
+        """The mechanism with this schedule, the constants above, and the thresholds of pools."""
         classes = tuple(pool_keys(schedule, size=N, fakes=F, late=LATE) for N, F in pools)
         return cls(schedule=schedule, C=C, reach=REACH, focus=FOCUS, pools=classes)
 
@@ -351,7 +351,9 @@ class Rounds(Mechanism):
         passed = y >= self._thresholds[k][pool]
         # 4. Each item by its own y alone: whether it goes on, with how much attention.
         last = k + 1 == s.rounds
-        goes_on = np.zeros(len(y), bool) if last else ~passed & (y >= self._give_up(k)[pool])
+        goes_on = (
+            np.zeros(len(y), bool) if last else ~passed & (y >= self._give_up_threshold(k)[pool])
+        )
         total = remembered if last else remembered + s.past[k] * z
         return Outcome(
             passed=passed,
@@ -375,8 +377,8 @@ class Rounds(Mechanism):
         )  # a product of integers could overflow
         return np.asarray(threshold * sum(s.coefficients(k)) / sum(s.coefficients(last)))
 
-    def _give_up(self, k: int) -> Floats:
-        """Items below this y_k are given up: they are unlikely to pass."""
+    def _give_up_threshold(self, k: int) -> Floats:
+        """The y_k below which an item is given up, as it is unlikely to pass."""
         if math.isinf(self.C):
             return np.full(1 + len(self.pools), -math.inf)
         return self.reach * self._target(k) - self.C * self.schedule.sd(k) * GRID

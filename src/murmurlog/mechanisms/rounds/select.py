@@ -113,7 +113,7 @@ class Alive(NamedTuple):
 
     @classmethod
     def of(cls, columns: Columns) -> "Alive":
-        """From the columns that it consists of."""
+        """From its columns."""
         keys, attention, remembered, pool = columns
         return cls(KeyList(keys), attention, remembered, pool)
 
@@ -311,7 +311,7 @@ def _add_weights(item: Integers, keys: Keys, weights: Integers) -> Sums:
 
 
 def _keep_own_alive(items: BoundedItems | AliveItems, columns: Columns) -> AliveItems:
-    """The items that are alive, by what is alive of a partition's keys, or of more."""
+    """`keep_alive` by the columns of what is alive, of a partition's keys or of more."""
     return keep_alive(items, alive=lambda: Alive.of(columns))
 
 
@@ -335,7 +335,7 @@ def keep_alive(items: BoundedItems | AliveItems, *, alive: Callable[[], Alive]) 
 def _pairs_in_rows(
     rows: Rows, published: Published, *, find: ItemFinder
 ) -> tuple[Integers, Integers]:
-    """Units and places of all distinct published items that they hold, not bounded."""
+    """Units and places of the published items in all rows, not bounded."""
     return pairs_in_bounded(find(rows), published)
 
 

@@ -103,7 +103,7 @@ def list_pairs(text_keys: TextKeys, pairs: pa.Table) -> PublishedPairs:
 
 
 class PublishedClicks(NamedTuple):
-    """The published ones among the bounded clicks of a partition, by unit and place."""
+    """The bounded clicks of a partition whose pair is published, by unit and place."""
 
     unit: Integers
     pair: Integers  # its number

@@ -136,7 +136,7 @@ class Synthetic(Mechanism):
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, with what to measure."""
+        """`synthetic`, with what to measure."""
         if options.get("set_only"):
             raise UsageError(
                 "--set-only does not go with synthetic: a log without counts is no log"
@@ -388,7 +388,7 @@ def parse_measures(text: str | None) -> tuple[str, ...]:
 
 
 def publish(gathered: Gathered, pairs: pa.Table) -> Partitions[PublishedClicks]:
-    """The published ones among the bounded clicks of each unit."""
+    """The bounded clicks of each unit whose pair is published."""
     from murmurlog.mechanisms.synthetic.clicks import list_pairs, published_clicks
 
     published = gathered.clicks.share(list_pairs(gathered.text_keys, pairs))
@@ -414,5 +414,5 @@ def _links(couples: pa.Table, users: Integers, sizes: Integers) -> invented.Link
 
 
 def _noisy(true: Integers, scale: float, entropy: Entropy) -> Integers:
-    """One draw for every bin, also for those that are empty."""
+    """The bins with noise: a draw for every bin, also for empty ones."""
     return true + draw(noise="geometric", scale=scale, count=len(true), entropy=entropy)

@@ -181,7 +181,7 @@ def draw_bins(noisy: Integers, *, count: int, entropy: Entropy) -> Integers:
 
 
 def names(user: Integers, *, entropy: Entropy) -> pa.Array:
-    """A name for each number, equal for equal ones, in an order that says nothing."""
+    """A random name for each number, equal for equal numbers."""
     people = int(user.max(initial=-1)) + 1
     order = np.argsort(draw_below(1 << 62, count=people, entropy=entropy)) + 1
     numbers = pa.array(order[user], pa.int64()).cast(pa.string())
