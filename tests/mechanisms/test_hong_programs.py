@@ -137,8 +137,7 @@ def test_figure_1_drops_the_two_pairs_of_one_user():
     assert FIGURE_1.rows == 53
     assert FIGURE_1.totals.tolist() == [2, 4, 39, 1, 7]
     assert reduced.pairs.tolist() == [1, 2, 4]
-    assert reduced.users.tolist() == [0, 1, 2]
-    assert (reduced.dropped_pairs, reduced.dropped_users, reduced.dropped_rows) == (2, 0, 3)
+    assert (reduced.histories.pairs, reduced.histories.users, reduced.histories.rows) == (3, 3, 50)
 
 
 def test_figure_1_shows_an_output_that_exposes_everyone():

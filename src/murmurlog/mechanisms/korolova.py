@@ -44,9 +44,9 @@ from murmurlog.privacy import (
     Guarantee,
     check_budget,
     check_neighbours,
+    geometric_scale,
     korolova_delta,
     noise_sd,
-    round_up,
     sides,
     survival,
 )
@@ -170,8 +170,8 @@ class Korolova(Mechanism):
         if not 0 < select < 1:
             raise UsageError(f"the share of the selection must lie between 0 and 1, not {select!r}")
         c = sides(neighbours)
-        b = _scale(c * d, epsilon * select if counts else epsilon)
-        b_q = _scale(c * d, epsilon * (1 - select)) if counts else None
+        b = geometric_scale(c * d, epsilon * select if counts else epsilon)
+        b_q = geometric_scale(c * d, epsilon * (1 - select)) if counts else None
         check_letters(b=b, b_q=b_q)
         target = delta / SAFETY - sampler_delta(scale=max(b, b_q or 0.0), epsilon=epsilon)
         if target <= 0:
@@ -284,7 +284,7 @@ class KorolovaLists(Pure):
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
         check_noise_kind("korolova", noise)
-        return cls(d=d, b_c=_scale(sides(neighbours) * d, epsilon))
+        return cls(d=d, b_c=geometric_scale(sides(neighbours) * d, epsilon))
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """The tally of what the public lists hold and nothing else; unclicked is 0."""
@@ -330,8 +330,3 @@ def _with_fresh_counts(
         return table
     noise = draw(noise="geometric", scale=scale, count=len(true), entropy=entropy, keys=keys)
     return with_noise_error(table, true + noise, scale=scale, count=tally.count)
-
-
-def _scale(sensitivity: int, epsilon: float) -> float:
-    """The noise for a part of epsilon, rounded up, so that the parts never add up to more."""
-    return round_up(sensitivity / epsilon * SAFETY)

@@ -45,10 +45,9 @@ from murmurlog.mechanisms.public_pools import (
     remarks_on_fakes,
 )
 from murmurlog.privacy import (
-    SAFETY,
     check_budget,
     check_neighbours,
-    round_up,
+    geometric_scale,
     sides,
     survival,
 )
@@ -168,7 +167,7 @@ class Pool(Pure):
                 "pool needs a public pool: give its file with --pool, or plan with --set d=..,b=..,N=.."
             )
         check_letters(d=d)
-        b = round_up(sides(neighbours) * d / epsilon * SAFETY)
+        b = geometric_scale(sides(neighbours) * d, epsilon)
         check_sampler(b, epsilon, delta)
         return cls(d=d, b=b, N=size, T=least_threshold(scale=b, size=size, fakes=fakes))
 

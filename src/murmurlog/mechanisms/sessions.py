@@ -30,12 +30,11 @@ from murmurlog.mechanisms.protocol import ITEMS, Mechanism, OptionContext, View,
 from murmurlog.mechanisms.public_pools import FAKES, FAKES_OPTION
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import (
-    SAFETY,
     Guarantee,
     Loss,
     check_budget,
     check_neighbours,
-    round_up,
+    geometric_scale,
     sides,
 )
 from murmurlog.privacy import sessions as accounting
@@ -373,7 +372,7 @@ class LabelPaths(_OfCut):
         check_neighbours(neighbours)
         check_noise_kind("label-paths", noise)
         cut = Cut(l_s=l_s, l_q=l_q, subsequences=subsequences)
-        b = round_up(sides(neighbours) * cut.d / epsilon * SAFETY)
+        b = geometric_scale(sides(neighbours) * cut.d, epsilon)
         check_sampler(b, epsilon, delta)
         size = _paths(labels, cut.l_q)
         T = least_threshold(scale=b, size=size, fakes=fakes) if fakes < size else 1

@@ -46,9 +46,9 @@ from murmurlog.privacy import (
     check_budget,
     check_neighbours,
     delta_of_threshold,
+    geometric_scale,
     noise_sd,
     per_item,
-    round_up,
     sides,
     survival,
 )
@@ -169,7 +169,7 @@ class Zealous(Mechanism):
         check_neighbours(neighbours)
         check_noise_kind("zealous", noise)
         check_letters(d=d)
-        lam = round_up(sides(neighbours) * d / epsilon * SAFETY)
+        lam = geometric_scale(sides(neighbours) * d, epsilon)
         check_letters(lam=lam)
         if users is not None:
             return cls._solve_pdp(d, lam, delta, users)

@@ -22,7 +22,7 @@ from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.pool import OnDomain, Pool, check_sampler, tally_inside
 from murmurlog.mechanisms.protocol import Mechanism, View, check_noise_kind, fault_of_counts
 from murmurlog.mechanisms.public_pools import FAKES
-from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, round_up, sides
+from murmurlog.privacy import Guarantee, check_budget, check_neighbours, geometric_scale, sides
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.privacy.selection_bias import Selection
 
@@ -79,7 +79,7 @@ class ViaKeywords(Mechanism):
         check_neighbours(neighbours)
         check_noise_kind("zealous", noise)
         check_letters(d=d)
-        b = round_up(sides(neighbours) * d / epsilon * SAFETY)
+        b = geometric_scale(sides(neighbours) * d, epsilon)
         check_sampler(b, epsilon, delta)
         return cls(d=d, b=b, fakes=fakes)
 

@@ -425,6 +425,11 @@ def round_up(value: float) -> float:
     return rounded if rounded >= value else value
 
 
+def geometric_scale(sensitivity: int, epsilon: float) -> float:
+    """The scale of geometric noise for a part of epsilon, rounded up: parts never add up to more."""
+    return round_up(sensitivity / epsilon * SAFETY)
+
+
 def round_up_within(value: float, excess: Callable[[float], float]) -> float:
     """The value rounded up, if that still keeps the guarantee."""
     if math.isinf(value):

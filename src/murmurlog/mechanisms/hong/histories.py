@@ -84,14 +84,10 @@ class Histories:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Preprocessed:
-    """Histories without the pairs of a single user, and what that left out."""
+    """Histories without the pairs of a single user."""
 
     histories: Histories
-    pairs: Integers  # the kept pairs, by their numbers before
-    users: Integers  # the kept users, by their numbers before
-    dropped_pairs: int
-    dropped_users: int  # who had no other pair
-    dropped_rows: int
+    pairs: Integers  # the numbers that its pairs had before
 
 
 def preprocess(histories: Histories) -> Preprocessed:
@@ -102,15 +98,7 @@ def preprocess(histories: Histories) -> Preprocessed:
     pairs = np.flatnonzero(histories.holders >= 2)
     counts = histories.counts[:, pairs]
     users = np.flatnonzero(np.diff(counts.indptr))
-    inner = Histories.of(counts[users])
-    return Preprocessed(
-        histories=inner,
-        pairs=pairs,
-        users=users,
-        dropped_pairs=histories.pairs - len(pairs),
-        dropped_users=histories.users - len(users),
-        dropped_rows=histories.rows - inner.rows,
-    )
+    return Preprocessed(histories=Histories.of(counts[users]), pairs=pairs)
 
 
 def budget_use(histories: Histories, x: Integers) -> Numbers:

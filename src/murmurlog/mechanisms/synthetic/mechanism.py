@@ -32,8 +32,8 @@ from murmurlog.privacy import (
     Guarantee,
     check_budget,
     check_neighbours,
+    geometric_scale,
     least_epsilon,
-    round_up,
     sides,
 )
 from murmurlog.privacy.sampler import Entropy, Integers, draw, sampler_delta
@@ -166,7 +166,7 @@ class Synthetic(Mechanism):
         part = {name: epsilon * share / sum(shares.values()) for name, share in shares.items()}
         c = sides(neighbours)
         scales = {
-            f"b_{name}": round_up(c / part[name] * SAFETY)  # rounded up: parts never exceed epsilon
+            f"b_{name}": geometric_scale(c, part[name])
             for name in ("sizes", *SPREADS)
             if name in part
         }
