@@ -8,7 +8,7 @@ import math
 import re
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from murmurlog.bundle.decimals import decimal
 from murmurlog.errors import UsageError
@@ -30,8 +30,7 @@ class Letter:
     exact: bool = False  # digits only, as many as they are
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Field:
+class _Field(NamedTuple):
     name: str
     kind: type
     letter: Letter
@@ -42,53 +41,46 @@ class _Field:
 def _fields(mechanism: Any) -> tuple[_Field, ...]:
     hints = get_type_hints(mechanism, include_extras=True)
     letter_fields = []
-    for field in fields(mechanism):
-        for letter in getattr(hints[field.name], "__metadata__", ()):
-            plain = hints[field.name].__origin__
+    for f in fields(mechanism):
+        for letter in getattr(hints[f.name], "__metadata__", ()):
+            plain = hints[f.name].__origin__
             kinds = [kind for kind in get_args(plain) or (plain,) if kind is not type(None)]
-            letter_fields.append(
-                _Field(name=field.name, kind=kinds[0], letter=letter, default=field.default)
-            )
+            letter_fields.append(_Field(f.name, kinds[0], letter, f.default))
     return tuple(letter_fields)
 
 
 def to_text(name: str, mechanism: Any) -> str:
     """name(letter=value, ...), without letters that are not set."""
-    values = [
-        (field.name, getattr(mechanism, field.name)) for field in _fields(mechanism.__class__)
-    ]
+    values = [(f.name, getattr(mechanism, f.name)) for f in _fields(mechanism.__class__)]
     parts = ", ".join(f"{letter}={value}" for letter, value in values if value is not None)
     return f"{name}({parts})"
 
 
 def to_parameters(mechanism: Any) -> dict[str, Any]:
     """The values by their full names."""
-    return {
-        field.letter.parameter: getattr(mechanism, field.name)
-        for field in _fields(mechanism.__class__)
-    }
+    return {f.letter.parameter: getattr(mechanism, f.name) for f in _fields(mechanism.__class__)}
 
 
 def from_letters(name: str, mechanism: type, letters: dict[str, str]) -> dict[str, Any]:
     """The fields that letters give; raises if one is missing, unknown or no number."""
     left = dict(letters)
     values: dict[str, Any] = {}
-    for field in _fields(mechanism):
-        if field.letter.above is not None:
-            values[field.name] = _threshold(left, field.name, field.letter.above)
+    for f in _fields(mechanism):
+        if f.letter.above is not None:
+            values[f.name] = _threshold(left, f.name, f.letter.above)
             continue
-        names = (field.name, *field.letter.also)
-        if field.default is not MISSING and not any(name in left for name in names):
+        names = (f.name, *f.letter.also)
+        if f.default is not MISSING and not any(name in left for name in names):
             continue
-        if field.kind is str:
-            values[field.name] = left.pop(field.name)
-        elif field.letter.exact:
-            values[field.name] = _size(left, field.name)
+        if f.kind is str:
+            values[f.name] = left.pop(f.name)
+        elif f.letter.exact:
+            values[f.name] = _size(left, f.name)
         else:
             value = number(left, *names)
-            values[field.name] = whole(value, field.name) if field.kind is int else value
+            values[f.name] = whole(value, f.name) if f.kind is int else value
     if left:
-        usable = ", ".join(field.name for field in _fields(mechanism))
+        usable = ", ".join(f.name for f in _fields(mechanism))
         raise UsageError(f"{name} has no parameter {', '.join(left)}: use {usable}")
     return values
 

@@ -276,13 +276,13 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
     # 2. The others: how many pass, which, and what they show, given that they pass.
     held_keys = np.concatenate(inside)
     count = domain.size - len(held_keys)
-    many = draw_passers(scale=scale, T=T, count=count, entropy=entropy.stream("fakes"))
+    fakes = draw_passers(scale=scale, T=T, count=count, entropy=entropy.stream("fakes"))
     chosen = unheld(
-        domain, count=many, held=held_keys, text_keys=gathered.text_keys,
+        domain, count=fakes, held=held_keys, text_keys=gathered.text_keys,
         entropy=entropy.stream("choose fakes"),
     )  # fmt: skip
     noisy.append(
-        draw_tails(scale=scale, T=T, count=many, entropy=entropy.stream("counts of fakes"))
+        draw_tails(scale=scale, T=T, count=fakes, entropy=entropy.stream("counts of fakes"))
     )
     keys = tally.table(np.concatenate(passing))
     both = pa.concat_tables([keys, chosen.select(list(tally.keys)).cast(keys.schema)])
