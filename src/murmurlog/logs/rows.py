@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from murmurlog.logs.cleaning import (
     Cleaning,
     RowFacts,
+    apply_rules,
     changed_queries,
     clean_urls,
-    judge,
     plain_urls,
     put_texts,
     screen_texts,
@@ -383,11 +383,11 @@ class RowReader:
             bad_time = columns["bad_time"].to_numpy(zero_copy_only=False)
         facts = RowFacts(
             count=count,
-            there={"user": known, "query": asked, "time": time != NEVER, "url": clicked},
+            present={"user": known, "query": asked, "time": time != NEVER, "url": clicked},
             stated={"time": bad_time | (time != NEVER), "url": linked},
             time=time,
         )
-        stays, counts.broken = judge(facts, cleaning)
+        stays, counts.broken = apply_rules(facts, cleaning)
         counts.broken |= unsound
         for reason, rows in reasons.items():
             hit = stays & rows

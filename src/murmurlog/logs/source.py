@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurlog.errors import EngineError, InputError, UsageError, did_you_mean
-from murmurlog.logs.columns import NONE, REQUIRED, ROLES, check_given, known_as, roles_of, short
+from murmurlog.logs.columns import NONE, REQUIRED, ROLES, check_roles, match_role, roles_of, short
 from murmurlog.logs.duckdb_statements import run_statement
 from murmurlog.logs.encodings import COMMON
 from murmurlog.logs.formats import (
@@ -32,7 +32,7 @@ from murmurlog.logs.formats import (
     first_lines,
     first_record,
     is_aol,
-    plain,
+    plain_shape,
 )
 from murmurlog.logs.formats import guess as guess_shape
 from murmurlog.logs.options import FORMATS as FORMATS_GIVEN
@@ -178,7 +178,7 @@ def find(path: str, options: SourceOptions | None = None, **keywords: Any) -> So
     if kind.format == "parquet":
         check_case(source, every)
     if kind.format in ("csv", "tsv") and kind.lines is None:
-        source = replace(source, lines=plain(kind.format, every))
+        source = replace(source, lines=plain_shape(kind.format, every))
     return with_roles(source, every, columns or {})
 
 
@@ -217,7 +217,7 @@ def _guess_keys(file: Path, compression: str | None) -> dict[str, str]:
         except (ValueError, RecursionError):
             continue
         keys.update(dict.fromkeys(value) if isinstance(value, dict) else {})
-    roles = {role: known_as(role, tuple(keys)) for role in ROLES}
+    roles = {role: match_role(role, tuple(keys)) for role in ROLES}
     named = [f"{role}={names[0]}" for role, names in roles.items() if names]
     return {"columns": ",".join(named)} if named else {}
 
@@ -225,7 +225,7 @@ def _guess_keys(file: Path, compression: str | None) -> dict[str, str]:
 def with_roles(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> Source:
     """The source with its columns and what each is for."""
     if source.keyed:
-        check_given(given)
+        check_roles(given)
         if missing := [role for role in REQUIRED if role not in given]:
             raise InputError(
                 f"{source.name} has no header, so name the keys of all columns that are used: "

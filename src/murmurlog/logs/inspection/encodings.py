@@ -5,21 +5,16 @@ belong to the alphabet of one of them. Most lines decide, not one: a line that i
 UTF-8 is a broken line.
 """
 
-import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from murmurlog.logs.formats import BYTE_ORDER_MARKS
 from murmurlog.logs.inspection.blocks import Spread
 
 LINES = 5_000  # that are not UTF-8 and are scored
 MOSTLY = 0.75  # what a text of such languages reaches, where rare letters count less
 MARGIN = 0.1  # between the scores of two codecs, if one is to be sure
-MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +70,7 @@ def detect(blocks: Iterable[bytes], known: Sequence[str]) -> Encoding:
     valid, foreign = 0, Spread(LINES)
     for number, block in enumerate(blocks):
         if number == 0:
-            for mark, name in MARKS.items():
+            for mark, name in BYTE_ORDER_MARKS.items():
                 if block.startswith(mark):
                     return Encoding(name=name, why="it begins with a byte order mark")
         if block.isascii():

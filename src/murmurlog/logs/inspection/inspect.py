@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.errors import InputError
-from murmurlog.logs.columns import NONE, REQUIRED, ROLES, known_as, roles_of
+from murmurlog.logs.columns import NONE, REQUIRED, ROLES, match_role, roles_of
 from murmurlog.logs.encodings import ENCODINGS
 from murmurlog.logs.formats import DIALECTS, WELL_KNOWN, check_compression, is_aol
 from murmurlog.logs.formats import guess as guess_shape
@@ -360,7 +360,7 @@ def _explicit(roles: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str
             f"the column {unwritable[0]!r:.80} has a comma or outer spaces in its name, and --columns lists "
             "names with commas: rename it"
         )
-    unwanted = {role: NONE for role in ROLES if role not in roles and known_as(role, names)}
+    unwanted = {role: NONE for role in ROLES if role not in roles and match_role(role, names)}
     return {**roles, **unwanted}
 
 

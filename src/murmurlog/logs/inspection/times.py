@@ -83,7 +83,7 @@ def reads(values: Any, formats: Sequence[str]) -> list[Read]:
         f"count(t{i}), sum(epoch(t{i})), min(t{i}), max(t{i})" for i in range(len(formats))
     )
     (row,) = run_statement(
-        f"SELECT {facts} FROM (SELECT {times} FROM sample)", sample=values
+        f"SELECT {facts} FROM (SELECT {times} FROM sample)", tables={"sample": values}
     ).to_pylist()
     quads = zip(*(iter(row.values()),) * 4, strict=True)
     return [

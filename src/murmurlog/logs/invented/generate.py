@@ -160,7 +160,8 @@ def _copy(table: pa.Table, out: Path, *, seed: int, order: str) -> None:
         options += f", COMPRESSION {compression}"
     try:
         run_statement(
-            f"COPY (FROM invented {order}) TO {quoted(str(out))} ({options})", invented=table
+            f"COPY (FROM invented {order}) TO {quoted(str(out))} ({options})",
+            tables={"invented": table},
         )
     except EngineError as error:
         raise DiskError(f"cannot write {out.name}: {error.__cause__}") from None
