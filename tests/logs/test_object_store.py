@@ -14,7 +14,7 @@ from murmurlog.errors import DiskError, InputError, UsageError
 from murmurlog.logs import object_store
 from murmurlog.logs.addresses import mask
 from murmurlog.logs.inputs import local_source, name_of
-from murmurlog.logs.object_store import StoreError, bounded, copy_source, is_waiting, open_store
+from murmurlog.logs.object_store import StoreError, copy_source, is_waiting, open_store, run_in_time
 from murmurlog.logs.options import SourceOptions
 
 KEYS = ["logs/a.csv", "logs/b.csv", "logs/_c.csv", "logs/more/d.csv", "logs/more/deep/e.csv",
@@ -174,7 +174,7 @@ def test_a_step_that_takes_too_long_ends(monkeypatch):
     monkeypatch.setattr(object_store, "PATIENCE", 0.05)
     hold = threading.Event()
     with pytest.raises(StoreError, match="no answer within 0.05 seconds"):
-        bounded(hold.wait)
+        run_in_time(hold.wait)
     assert is_waiting()
     hold.set()
     for thread in object_store._threads:
@@ -197,7 +197,7 @@ def test_words_of_a_store_are_not_passed_on(words, told):
         raise OSError(words)
 
     with pytest.raises(StoreError, match=told) as raised:
-        bounded(fail)
+        run_in_time(fail)
     assert "secret" not in str(raised.value)
 
 

@@ -109,7 +109,7 @@ def test_batches_of_a_relation_give_the_rows_of_the_file(name, missing, user, tm
         typer = typer_of(source, types, **asked)
         found = Counter()
         for start in range(len(log)):
-            rows, _ = Batch(log.slice(start, 1), typer).typed(connection)
+            rows, _ = Batch(log.slice(start, 1), typer).type_rows(connection)
             found += rows_read([rows])
     assert found == expected
     assert expected

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog.errors import InputError
-from murmurlog.logs.records import ARRAY, COMMAS, LINES, TABS, Dialect, first
+from murmurlog.logs.records import ARRAY, COMMAS, LINES, TABS, Dialect, first_fields
 from murmurlog.logs.zip_files import UNREADABLE, member_of, open_member
 
 LOOKED_AT = 1 << 16  # bytes, after decompression
@@ -161,7 +161,7 @@ def first_record(
 ) -> tuple[str, ...] | None:
     """The fields of the first record of a file; None if it is too long, not text, or missing."""
     start = pieces(file, compression, block=LOOKED_AT)
-    return first(start, dialect, encoding=encoding, name=file.name)
+    return first_fields(start, dialect, encoding=encoding, name=file.name)
 
 
 def pieces(

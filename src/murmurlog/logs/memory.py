@@ -23,7 +23,7 @@ class MemoryPlan:
     """What a process that may take so much memory uses it for."""
 
     threads: int
-    kept: int  # bytes of values that stay in memory
+    values: int  # bytes of values that stay in memory
     duckdb: int  # bytes that DuckDB may take while it reads
     rows_a_batch: int
     rows_a_partition: int  # on average
@@ -35,13 +35,13 @@ class MemoryPlan:
         rest = memory - PROCESS - bytes_of_numbers(MOST_BYTES_A_VALUE)
         threads = max(1, min(cores, rest // bytes_of_a_unit()))
         largest = MOST_ROWS_A_PARTITION * BYTES_A_ROW
-        one = max(bytes_of_a_unit(), min(largest, rest // 2 // threads))
-        work = threads * one
+        share = max(bytes_of_a_unit(), min(largest, rest // 2 // threads))
+        work = threads * share
         duckdb = max(DUCKDB, work // 4)
-        most_rows = max(MOST_ROWS_A_UNIT, one // BYTES_A_ROW * 3 // 4)
+        most_rows = max(MOST_ROWS_A_UNIT, share // BYTES_A_ROW * 3 // 4)
         return cls(
             threads=threads,
-            kept=max(0, rest - work),
+            values=max(0, rest - work),
             duckdb=duckdb,
             # A batch for each thread, one that waits, and one that is read; no partition is worked on then.
             rows_a_batch=min(

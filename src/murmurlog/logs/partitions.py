@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murmurlog.logs.text_keys import NO_KEYS, group_keys
-from murmurlog.logs.workspace import Kept, KeptRuns, Workspace, split_rows
+from murmurlog.logs.workspace import Handle, StoredRuns, Workspace, split_rows
 from murmurlog.privacy.sampler import Keys
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class Answers(Protocol):
 class LocalPartitions(Partitions[T]):
     """Partitions in the memory and the files of a workspace of this process."""
 
-    parts: Sequence[Kept[T]]
+    parts: Sequence[Handle[T]]
     workspace: Workspace
     shards: int = SHARDS  # of sums
 
@@ -128,7 +128,7 @@ class LocalPartitions(Partitions[T]):
     def add_up(self, work: Callable[[T], Sums]) -> "LocalShards":
         shards = max(self.shards, self.count // PARTITIONS_A_SHARD)
 
-        def shards_of(part: Kept[T]) -> KeptRuns[tuple[Keys, Integers]]:
+        def shards_of(part: Handle[T]) -> StoredRuns[tuple[Keys, Integers]]:
             sums = work(part.load())
             ends = shard_ends(sums.keys, shards)
             return self.workspace.keep_runs(split_rows((sums.keys, sums.sums), ends))
@@ -141,13 +141,13 @@ class LocalPartitions(Partitions[T]):
     ) -> "LocalPartitions[U]":
         assert isinstance(answers, LocalAnswers)
 
-        def derived(number: int) -> Kept[U]:
+        def derive_part(number: int) -> Handle[U]:
             pieces = [runs.load(number) for runs in answers.routed]
             columns = tuple(map(np.concatenate, zip(*pieces, strict=True)))
             return self.workspace.keep(work(self.parts[number].load(), columns))
 
-        kept = self.workspace.map(derived, range(self.count))
-        return LocalPartitions(_all_or_none(kept), self.workspace, self.shards)
+        parts = self.workspace.map(derive_part, range(self.count))
+        return LocalPartitions(_all_or_none(parts), self.workspace, self.shards)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
         return self.workspace.map(lambda part: work(part.load()), self.parts)
@@ -157,7 +157,7 @@ class LocalPartitions(Partitions[T]):
         return self.workspace.map(lambda pair: work(pair[0].load(), pair[1]), pairs)
 
     def share(self, value: U) -> Callable[[], U]:
-        return partial(_same, value)
+        return partial(_identity, value)
 
     def set_aside(self) -> None:
         self.workspace.set_aside()
@@ -171,7 +171,7 @@ class LocalPartitions(Partitions[T]):
 class LocalShards:
     """The sums of local partitions; each shard is merged when it is read."""
 
-    partitions: Sequence[KeptRuns[tuple[Keys, Integers]]]
+    partitions: Sequence[StoredRuns[tuple[Keys, Integers]]]
     workspace: Workspace
     shards: int
 
@@ -182,7 +182,7 @@ class LocalShards:
         return self.workspace.map(lambda shard: work(self._merge(shard)), range(self.shards))
 
     def answer(self, work: Answer[U]) -> "tuple[list[U], LocalAnswers]":
-        def answer_shard(number: int) -> _Answered[U]:
+        def answer_shard(number: int) -> _ShardResult[U]:
             pieces = self._pieces(number)
             keys, values = map(np.concatenate, zip(*pieces, strict=True))
             shard, codes = group_sums(keys, values)
@@ -192,21 +192,24 @@ class LocalShards:
             answer[places] = np.arange(len(places), dtype=np.int32)
             rows = np.flatnonzero(answer[codes] >= 0)
             ends = np.cumsum([0, *(len(piece) for piece, _ in pieces)])
-            own = answer[codes[rows]]
-            return _Answered(
+            answer_rows = answer[codes[rows]]
+            return _ShardResult(
                 result,
                 self.workspace.keep(columns),
                 self.workspace.keep_runs(
                     split_rows(
-                        tuple(column.take(own, axis=0) for column in columns),
+                        tuple(column.take(answer_rows, axis=0) for column in columns),
                         np.searchsorted(rows, ends).tolist(),
                     )
                 ),
             )
 
-        done = _all_or_none(self.workspace.map(answer_shard, range(self.shards)))
-        answers = LocalAnswers([one.columns for one in done], [one.routed for one in done])
-        return [one.result for one in done], answers
+        outcomes = _all_or_none(self.workspace.map(answer_shard, range(self.shards)))
+        answers = LocalAnswers(
+            [outcome.columns for outcome in outcomes],
+            [outcome.routed for outcome in outcomes],
+        )
+        return [outcome.result for outcome in outcomes], answers
 
     def _merge(self, shard: int) -> Sums:
         return sum_by_key(*map(np.concatenate, zip(*self._pieces(shard), strict=True)))
@@ -222,12 +225,12 @@ class LocalShards:
 
 
 @dataclass(frozen=True, eq=False)
-class _Answered(Generic[U]):
+class _ShardResult(Generic[U]):
     """What became of a range of sums."""
 
     result: U
-    columns: Kept[Columns]
-    routed: KeptRuns[Columns]
+    columns: Handle[Columns]
+    routed: StoredRuns[Columns]
 
     def close(self) -> None:
         self.columns.close()
@@ -238,8 +241,8 @@ class _Answered(Generic[U]):
 class LocalAnswers:
     """Answers in a workspace: the columns of each range, and of each range a run for each partition."""
 
-    columns: Sequence[Kept[Columns]]
-    routed: Sequence[KeptRuns[Columns]]
+    columns: Sequence[Handle[Columns]]
+    routed: Sequence[StoredRuns[Columns]]
 
     def shard(self, number: int) -> Columns:
         return self.columns[number].load()
@@ -310,5 +313,5 @@ def _all_or_none(results: Iterator[C]) -> list[C]:
         return values
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value

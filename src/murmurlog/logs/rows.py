@@ -34,7 +34,7 @@ from murmurlog.logs.text_keys import (
     group_keys,
     number_keys,
 )
-from murmurlog.logs.workspace import Kept, KeptRuns, Resident, Run, Workspace
+from murmurlog.logs.workspace import Handle, Resident, Run, StoredRuns, Workspace
 from murmurlog.privacy.sampler import Keys
 
 NEVER = np.iinfo(np.int64).max  # the time of a row that has none: after all others
@@ -72,7 +72,7 @@ class Texts(Resident):
 
     def __init__(self, workspace: Workspace, clean: Sequence[Clean]) -> None:
         self._workspace, self._clean = workspace, clean
-        self._batches: list[list[Kept[pa.Array]]] = []
+        self._batches: list[list[Handle[pa.Array]]] = []
 
     def add(self, columns: Sequence[pa.Array]) -> int:
         """Keeps the columns of a batch; the id of the first column's first row."""
@@ -273,14 +273,14 @@ class RoutedRows:
     """The rows of a source by bucket of units, before they are put in order."""
 
     reader: "RowReader"
-    routed: Sequence[KeptRuns[Lines]]  # of each batch
+    routed: Sequence[StoredRuns[Lines]]  # of each batch
     counts: RowCounts
     workspace: Workspace
 
     def settle(self) -> ReadRows:
         """The rows by partition."""
 
-        def settle(bucket: int) -> list[Kept[Rows]]:
+        def settle(bucket: int) -> list[Handle[Rows]]:
             return [
                 *self.reader.partitions([lines[bucket] for lines in self.routed], self.workspace)
             ]
@@ -311,9 +311,9 @@ class RowReader:
         typed: Callable[[T], tuple[pa.RecordBatch, Mapping[str, int]]] = _as_it_is,
     ) -> "RoutedRows":
         """The rows by bucket of units, and how many were dropped; `typed` makes typed rows of a batch, if they are not."""
-        routed, total = list[KeptRuns[Lines]](), RowCounts()
+        routed, total = list[StoredRuns[Lines]](), RowCounts()
 
-        def work(batch: T) -> tuple[KeptRuns[Lines], RowCounts]:
+        def work(batch: T) -> tuple[StoredRuns[Lines], RowCounts]:
             rows, broken = typed(batch)
             clean, counts = self.clean(rows)
             counts.add(RowCounts(broken=dict(broken)))
@@ -328,10 +328,10 @@ class RowReader:
 
     def partitions(
         self,
-        pieces: Sequence[Run[Lines] | Kept[Lines]],
+        pieces: Sequence[Run[Lines] | Handle[Lines]],
         workspace: Workspace,
         used: int | None = None,
-    ) -> Iterator[Kept[Rows]]:
+    ) -> Iterator[Handle[Rows]]:
         """The partitions that a bucket of units comes to: one, or more if it is too large for one."""
         used = self.bits if used is None else used
         waiting, rows, size = list[Lines](), 0, 0

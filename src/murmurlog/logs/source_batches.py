@@ -18,7 +18,7 @@ from murmurlog.logs.formats import Shape, day_of, pieces
 from murmurlog.logs.parquet_types import schemas_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
-from murmurlog.logs.row_typer import BYTES_A_BATCH, together
+from murmurlog.logs.row_typer import BYTES_A_BATCH, join_chunks
 from murmurlog.logs.source import Source
 
 ROWS_A_BATCH = 400_000  # that are handed on
@@ -42,7 +42,7 @@ def stored_batches(
     if source.format == "parquet":
         yield from ((batch, "") for batch in _parquet(source, names, rows))
     elif source.server:
-        for batch in together(_of_server(source, source.server, names), rows):
+        for batch in join_chunks(_of_server(source, source.server, names), rows):
             yield batch, ""
     else:
         yield from _records(source, names, broken, read)
@@ -71,7 +71,7 @@ def _parquet(source: Source, names: Sequence[str], rows: int) -> Iterator[pa.Tab
             file, pre_buffer=False, buffer_size=BYTES_A_READ, coerce_int96_timestamp_unit="us"
         ) as opened:
             own = [name for name in names if name in opened.schema_arrow.names]
-            for batch in together(_chunks(opened, own), rows):
+            for batch in join_chunks(_chunks(opened, own), rows):
                 columns = [
                     _cast(batch[name], kind) if name in own else pa.nulls(batch.num_rows, kind)
                     for name, kind in zip(schema.names, schema.types, strict=True)

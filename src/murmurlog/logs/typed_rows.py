@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from murmurlog.errors import InputError
 from murmurlog.logs.formats import field_sql, time_sql
-from murmurlog.logs.row_typer import INCOMING, Batch, Connection, RowTyper, together
+from murmurlog.logs.row_typer import INCOMING, Batch, Connection, RowTyper, join_chunks
 from murmurlog.logs.source import Source
 from murmurlog.logs.source_batches import ROWS_A_BATCH, ROWS_A_CHUNK, stored_batches
 from murmurlog.logs.sql import identifier, quoted
@@ -46,7 +46,7 @@ def read_batches(
     """The typed rows of a source, one batch after the other; see `batches_of`."""
     with closing(batches_of(source, connection, broken=broken, **asked)) as batches:
         for batch in batches:
-            rows, faults = batch.typed(connection)
+            rows, faults = batch.type_rows(connection)
             for reason, number in faults.items():
                 broken[reason] = broken.get(reason, 0) + number
             yield rows
@@ -76,7 +76,7 @@ def batches_of(
         whole = typer(column_types(connection, relation, names), relation=relation)
         chunks = connection.execute(whole.statement or "").to_arrow_reader(ROWS_A_CHUNK)
         typed = replace(whole, texts={name: name for name in chunks.schema.names}, statement=None)
-        for batch in together(chunks, rows):
+        for batch in join_chunks(chunks, rows):
             yield Batch(batch, typed)
         return
     typers = dict[str, RowTyper]()

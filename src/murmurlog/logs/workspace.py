@@ -37,7 +37,7 @@ C = TypeVar("C", bound=tuple[Any, ...])
 
 
 @dataclass(eq=False)
-class Kept(Generic[T]):
+class Handle(Generic[T]):
     """A value of the workspace: in memory, or in a file of its own."""
 
     workspace: "Workspace"
@@ -66,7 +66,7 @@ class Kept(Generic[T]):
 
 
 @dataclass(eq=False)
-class KeptRuns(Generic[C]):
+class StoredRuns(Generic[C]):
     """Runs of rows, each of which is a tuple of columns: all in memory, or one after the other in one file."""
 
     workspace: "Workspace"
@@ -143,7 +143,7 @@ class KeptRuns(Generic[C]):
 class Run(Generic[C]):
     """One of several runs."""
 
-    runs: KeptRuns[C]
+    runs: StoredRuns[C]
     number: int
 
     def load(self) -> C:
@@ -232,31 +232,31 @@ class Workspace:
         if self._closed:
             raise EngineError("the work has ended: nothing more is kept")
 
-    def keep(self, value: T) -> Kept[T]:
+    def keep(self, value: T) -> Handle[T]:
         """The value, in memory or in a file of its own."""
         head, buffers = self._pickled(value)
         sizes = np.array([len(head), *(buffer.nbytes for buffer in buffers)], np.int64)
         size = int(sizes.sum())
         if self._take(size):
-            return Kept(workspace=self, size=size, value=value)
+            return Handle(workspace=self, size=size, value=value)
         with self._writing(size) as out:
             out.write(np.int64(len(sizes)).tobytes() + sizes.tobytes() + head)
             for buffer in buffers:
                 out.write(buffer)
-        return Kept(workspace=self, size=size, value=None, file=Path(out.name))
+        return Handle(workspace=self, size=size, value=None, file=Path(out.name))
 
-    def keep_runs(self, runs: Sequence[C]) -> KeptRuns[C]:
+    def keep_runs(self, runs: Sequence[C]) -> StoredRuns[C]:
         """Runs of rows, at least one, all of which have the same columns."""
         like = type(runs[0])(column[:0].copy() for column in runs[0])
         rows = [len(run[0]) for run in runs]
         size = bytes_of_rows(like, sum(rows))
         if self._take(size):
-            return KeptRuns(workspace=self, values=list(runs), rows=rows, like=like)
+            return StoredRuns(workspace=self, values=list(runs), rows=rows, like=like)
         with self._writing(size) as out:
             for run in runs:
                 for column in run:
                     out.write(np.ascontiguousarray(column).data)
-        return KeptRuns(workspace=self, values=None, rows=rows, like=like, file=Path(out.name))
+        return StoredRuns(workspace=self, values=None, rows=rows, like=like, file=Path(out.name))
 
     def _pickled(self, value: Any) -> tuple[bytes, list[memoryview]]:
         """A value without its arrays, and the bytes of these, which are not copied."""

@@ -100,7 +100,7 @@ class DuckEngine:
             with closing(batches):
                 routed = reader.read(
                     batches, self.workspace,
-                    typed=lambda batch: batch.typed(connection.cursor()), advance=count,
+                    type_rows=lambda batch: batch.type_rows(connection.cursor()), advance=count,
                 )  # fmt: skip
         routed.counts.add(counts)
         return routed.settle()
@@ -199,5 +199,5 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
     """An engine in a new private folder below `folder` (default: the system's temporary folder)."""
     size = _bytes_of(memory) if memory else max(memory_of_machine(), least_memory())
     plan = MemoryPlan.of(size, cores=workspace.cores())
-    with open_workspace(memory=plan.kept, threads=plan.threads, folder=folder) as place:
+    with open_workspace(memory=plan.values, threads=plan.threads, folder=folder) as place:
         yield DuckEngine(place, plan)

@@ -27,7 +27,7 @@ import pyarrow as pa
 from murmurlog.bundle.keys import NORMALISER
 from murmurlog.logs.cleaning import column_cleaners
 from murmurlog.logs.partitions import Sums, shard_ends, sum_by_key
-from murmurlog.logs.row_typer import Batch, RowTyper, together
+from murmurlog.logs.row_typer import Batch, RowTyper, join_chunks
 from murmurlog.logs.rows import RowCounts, RowReader, Rows, Texts, in_column
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.logs.workspace import open_workspace
@@ -288,8 +288,8 @@ def read_pieces(batches: Batches, reader: RowReader, *, typer: RowTyper) -> Valu
     with duckdb.connect() as connection:
         for name, value in SETTINGS.items():
             connection.execute(f"SET {name} = '{value}'")
-        for batch in together(batches, ROWS_A_BATCH):
-            rows, broken = Batch(batch, typer).typed(connection)
+        for batch in join_chunks(batches, ROWS_A_BATCH):
+            rows, broken = Batch(batch, typer).type_rows(connection)
             clean, own_counts = reader.clean(rows)
             counts.add(own_counts)
             counts.add(RowCounts(broken=broken))
