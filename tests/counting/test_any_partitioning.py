@@ -55,7 +55,7 @@ def ignore_value_of_by(self, rows, query, row, published=ItemFinder.published):
     listed, keys = self.known(), rows.query.keys
     with_value = [
         rows.text_keys.combine([keys, np.broadcast_to(value, keys.shape)])
-        for value in rows.kept[self.by.column].keys
+        for value in rows.kept_columns[self.by.column].keys
     ]
     return np.any([listed.places(own) >= 0 for own in with_value], axis=0)[query]
 

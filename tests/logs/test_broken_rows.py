@@ -9,7 +9,7 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.inspection.inspect import inspect
 from murmurlog.logs.likely_causes import likely_causes
 from murmurlog.logs.log import read
-from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.options import ReadOptions, SourceOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
 from murmurlog.publishing.ledger import Ledger
@@ -125,7 +125,9 @@ def test_a_share_is_from_0_to_1(share):
 def test_the_likely_cause_is_named(name, content, reason, cause, tmp_path):
     (tmp_path / name).write_bytes(content)
     columns = {"user": "user", "query": "query"} if name.endswith("jsonl") else None
-    (found,) = likely_causes(find(str(tmp_path / name), columns=columns), {reason: 3})
+    (found,) = likely_causes(
+        find(str(tmp_path / name), SourceOptions(columns=columns)), {reason: 3}
+    )
     assert cause in found
 
 

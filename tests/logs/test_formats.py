@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from log_readers import read_rows
 
 from murmurlog.errors import InputError
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
 from murmurlog.publishing.planning.exact_profile import profile
 
@@ -47,7 +48,7 @@ def rows_of(path, *, said=None, encoding=None, **options):
     plain = [
         (r["user"], str(r["time"] or "") or None, r["query"], r["url"], r["rank"]) for r in rows
     ]
-    return sorted(plain, key=str), broken, find(str(path), **found).shape
+    return sorted(plain, key=str), broken, find(str(path), SourceOptions(**found)).shape
 
 
 @pytest.mark.parametrize("name", ["user-ct-test-collection-01.txt", "log", "log.tsv"])
@@ -156,7 +157,7 @@ def test_sogou_is_gb18030_unless_a_mark_or_a_flag_says_otherwise(tmp_path, encod
     path = tmp_path / "access_log.20080601.decode.filter"
     path.write_bytes(SOGOU.encode(encoding))
     told = "utf-8" if encoding == "utf-8" else None
-    assert find(str(path), shape="sogou", encoding=told).encodings == (encoding,)
+    assert find(str(path), SourceOptions(shape="sogou", encoding=told)).encodings == (encoding,)
     expected = [(u, f"2008-06-01 {time}", *rest) for u, time, *rest in SOGOU_ROWS]
     assert rows_of(path, said="sogou", encoding=told) == (expected, {}, "sogou")
     path.rename(tmp_path / "SogouQ.reduced")
@@ -183,7 +184,14 @@ def test_sogou_of_2012_has_full_times_six_fields_and_no_brackets(tmp_path):
         ("u3", None, "y", "a.example.cn", 3),
     ]
     assert (broken, shape) == ({"unreadable time": 1}, "sogou")
-    assert find(str(path), shape="sogou").found == ("time", "user", "query", "rank", "order", "url")
+    assert find(str(path), SourceOptions(shape="sogou")).column_names == (
+        "time",
+        "user",
+        "query",
+        "rank",
+        "order",
+        "url",
+    )
 
 
 def test_bytes_that_are_no_gb18030_break_only_their_row(tmp_path):

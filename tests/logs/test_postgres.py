@@ -24,6 +24,7 @@ from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.postgres import looks_like_address, parse
 from murmurlog.logs.source import find
 from murmurlog.publishing.ledger import Ledger
@@ -159,7 +160,7 @@ def test_a_server_that_is_not_there(tmp_path, monkeypatch, capsys):
 
 def test_an_encoding_cannot_be_given_for_a_server():
     with pytest.raises(UsageError, match="--encoding is for files: leave it out"):
-        find("postgresql://db/web::log", encoding="latin-1")
+        find("postgresql://db/web::log", SourceOptions(encoding="latin-1"))
 
 
 def command(*arguments, code, monkeypatch, capsys):
@@ -561,7 +562,7 @@ def test_a_password_may_stand_in_the_environment_or_in_a_service(
         f"[shop]\nhost=127.0.0.1\nport={server.port}\nuser=owner\ndbname=web\n"
     )
     monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
-    assert find("postgresql:///?service=shop::log").found[0] == "user"
+    assert find("postgresql:///?service=shop::log").column_names[0] == "user"
 
 
 # While it runs

@@ -45,19 +45,19 @@ def test_a_delimiter_cuts_fields_that_are_quoted_as_in_csv(name, given, characte
 @pytest.mark.parametrize("given", ["", ";;", "a", "7", '"', "\n", "ä", "colon"])
 def test_what_is_no_delimiter_is_refused(given):
     with pytest.raises(UsageError, match="not a delimiter: give one ASCII|without NUL"):
-        find("log.csv", delimiter=given)
+        find("log.csv", SourceOptions(delimiter=given))
 
 
 def test_a_delimiter_needs_text_with_fields(tmp_path):
     for name, options in (("log.jsonl", {"columns": KEYS}), ("log.txt", {"shape": "excite"})):
         (tmp_path / name).write_text("x")
         with pytest.raises(UsageError, match="--delimiter is for .csv, .tsv"):
-            find(str(tmp_path / name), delimiter=";", **options)
+            find(str(tmp_path / name), SourceOptions(delimiter=";", **options))
     pq.write_table(pa.table({"user": ["a"], "query": ["x"]}), tmp_path / "log.parquet")
     with pytest.raises(
         UsageError, match="log.parquet is not text: leave --delimiter and --encoding out"
     ):
-        find(str(tmp_path / "log.parquet"), delimiter=";", encoding="latin-1")
+        find(str(tmp_path / "log.parquet"), SourceOptions(delimiter=";", encoding="latin-1"))
 
 
 def test_a_format_overrides_the_ending(tmp_path):
@@ -68,7 +68,7 @@ def test_a_format_overrides_the_ending(tmp_path):
     pq.write_table(pa.table({"user": ["a"], "query": ["x"]}), tmp_path / "part-0")
     assert rows_of(tmp_path / "part-0", format="parquet") == ([("a", "x")], {})
     with pytest.raises(UsageError, match="--format must be one of csv, tsv, jsonl, json, parquet"):
-        find("log.txt", format="excel")
+        find("log.txt", SourceOptions(format="excel"))
 
 
 def test_what_stands_for_no_url_is_none_by_default_and_for_others_as_the_owner_says(tmp_path):

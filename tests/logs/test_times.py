@@ -12,6 +12,7 @@ from log_readers import read_rows
 from quick_cases import sample_cases
 
 from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
 from murmurlog.logs.times import COMMON_FORMATS, check_time_format, pattern
 
@@ -100,7 +101,7 @@ def test_a_number_may_be_a_date_and_a_typed_time_needs_no_format(tmp_path):
 )  # fmt: skip
 def test_a_format_that_cannot_be_read_is_refused(given_format, why):
     with pytest.raises(UsageError, match=why):
-        find("log.csv", time_format=given_format)
+        find("log.csv", SourceOptions(time_format=given_format))
 
 
 def test_numbers_side_by_side_have_all_their_digits():

@@ -202,7 +202,7 @@ class ItemFinder:
         if self.kind == "click" and rows.url:
             counted &= rows.url.codes >= 0
         if self.by is not None:
-            column = rows.kept[self.by.column]
+            column = rows.kept_columns[self.by.column]
             public = np.append(_among(column, self.by.values, rows.text_keys), False)
             counted &= public[column.codes]
         if self.kind == "click" and self.known is not None:
@@ -219,7 +219,7 @@ class ItemFinder:
 
     def value(self, rows: Rows, row: Integers) -> "list[_Part]":
         """With --by the value of each of some rows."""
-        return [] if self.by is None else [_Part.of(rows.kept[self.by.column], row)]
+        return [] if self.by is None else [_Part.of(rows.kept_columns[self.by.column], row)]
 
 
 def _among(column: Column, values: Sequence[str], text_keys: TextKeys) -> Mask:

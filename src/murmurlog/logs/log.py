@@ -77,9 +77,9 @@ def check(
         )
     for column in (*(where or {}), *keep):
         # The keys of JSON are in the rows, which are not read here.
-        if column not in source.found and not source.keyed:
+        if column not in source.column_names and not source.is_json:
             raise InputError(
-                f'column "{column}" is not in {source.name}. Found: {short(source.found)}.'
+                f'column "{column}" is not in {source.name}. Found: {short(source.column_names)}.'
             )
 
 

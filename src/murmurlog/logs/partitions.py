@@ -157,7 +157,7 @@ class LocalPartitions(Partitions[T]):
         return self.workspace.map(lambda pair: work(pair[0].load(), pair[1]), pairs)
 
     def share(self, value: U) -> Callable[[], U]:
-        return partial(_identity, value)
+        return partial(identity, value)
 
     def set_aside(self) -> None:
         self.workspace.set_aside()
@@ -313,5 +313,5 @@ def _all_or_none(results: Iterator[C]) -> list[C]:
         return values
 
 
-def _identity(value: Any) -> Any:
+def identity(value: Any) -> Any:
     return value

@@ -60,7 +60,7 @@ Mask = npt.NDArray[np.bool_]
 Clean = Callable[[pa.Array], pa.Array]
 
 
-def _as_it_is(rows: Any) -> tuple[pa.RecordBatch, Mapping[str, int]]:
+def _pass_through(rows: Any) -> tuple[pa.RecordBatch, Mapping[str, int]]:
     return rows, {}
 
 
@@ -76,9 +76,9 @@ class Texts(Resident):
 
     def add(self, columns: Sequence[pa.Array]) -> int:
         """Keeps the columns of a batch; the id of the first column's first row."""
-        kept = [self._workspace.keep(texts) for texts in columns]
+        handles = [self._workspace.keep(texts) for texts in columns]
         with self._workspace.lock:
-            self._batches.append(kept)
+            self._batches.append(handles)
             return len(self._batches) - 1 << ROW_BITS
 
     def take(self, ids: Integers) -> pa.Array:
@@ -104,8 +104,8 @@ class Texts(Resident):
     def close(self) -> None:
         """Deletes the texts."""
         for columns in self._batches:
-            for kept in columns:
-                kept.close()
+            for handle in columns:
+                handle.close()
         self._batches.clear()
 
 
@@ -138,7 +138,7 @@ class Rows:
     query: Column
     url: Column | None
     rank: Integers | None  # NO_RANK for none; None if the log has no ranks
-    kept: Mapping[str, Column]
+    kept_columns: Mapping[str, Column]
     texts: Texts
     text_keys: TextKeys
 
@@ -159,7 +159,7 @@ class Rows:
             query=self.query.at(rows),
             url=self.url.at(rows) if self.url else None,
             rank=None if self.rank is None else self.rank[rows],
-            kept={name: column.at(rows) for name, column in self.kept.items()},
+            kept_columns={name: column.at(rows) for name, column in self.kept_columns.items()},
         )
 
     def since(self, moment: datetime) -> Mask:
@@ -308,13 +308,13 @@ class RowReader:
         workspace: Workspace,
         advance: Callable[[int], None] = lambda _: None,
         *,
-        typed: Callable[[T], tuple[pa.RecordBatch, Mapping[str, int]]] = _as_it_is,
+        type_rows: Callable[[T], tuple[pa.RecordBatch, Mapping[str, int]]] = _pass_through,
     ) -> "RoutedRows":
-        """The rows by bucket of units, and how many were dropped; `typed` makes typed rows of a batch, if they are not."""
+        """The rows by bucket of units, and how many were dropped; `type_rows` makes typed rows of a batch, if they are not."""
         routed, total = list[StoredRuns[Lines]](), RowCounts()
 
         def work(batch: T) -> tuple[StoredRuns[Lines], RowCounts]:
-            rows, broken = typed(batch)
+            rows, broken = type_rows(batch)
             clean, counts = self.clean(rows)
             counts.add(RowCounts(broken=dict(broken)))
             lines = self.lines(clean, self.texts.add(clean.texts))
@@ -351,8 +351,8 @@ class RowReader:
                     smaller.append(workspace.keep_runs(self.route(piece.load(), used, SPLIT_BITS)))
                     piece.close()
                 for bucket in range(1 << SPLIT_BITS):
-                    own = [lines[bucket] for lines in smaller]
-                    yield from self.partitions(own, workspace, used + SPLIT_BITS)
+                    lines_of_bucket = [lines[bucket] for lines in smaller]
+                    yield from self.partitions(lines_of_bucket, workspace, used + SPLIT_BITS)
                 return
         if waiting:
             yield workspace.keep(self.settle(Lines.join(waiting)))
@@ -363,19 +363,20 @@ class RowReader:
         batch, texts, size, unsound = _sound_rows(batch)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         cleaning, count = self.cleaning, batch.num_rows
-        query, asked, reasons = self._queries(texts["query"])
-        keys, linked, clicked, rank = [query], np.zeros(count, bool), np.zeros(count, bool), None
+        query, has_query, reasons = self._queries(texts["query"])
+        states_url, has_url = np.zeros(count, bool), np.zeros(count, bool)
+        keys, rank = [query], None
         if cleaning.url is not None:
-            url, linked, clicked = self._urls(texts["url"])
+            url, states_url, has_url = self._urls(texts["url"])
             keys.append(url)
         if cleaning.url is not None and cleaning.ranked:
             rank = columns["rank"].cast(pa.int32()).fill_null(NO_RANK)
             rank = rank.to_numpy(zero_copy_only=False)
-        keys += [self._kept(texts[f"k{i}"]) for i in range(len(cleaning.keep))]
+        keys += [self._values(texts[f"k{i}"]) for i in range(len(cleaning.keep))]
         if "user" in texts:
-            user, known = texts["user"].keys(self.text_keys), texts["user"].length > 0
+            user, has_user = texts["user"].keys(self.text_keys), texts["user"].length > 0
         else:
-            user, known = self._numbered_users(columns["user"])
+            user, has_user = self._numbered_users(columns["user"])
         time, bad_time = np.full(count, NEVER, np.int64), np.zeros(count, bool)
         if "time" in columns:
             moment = columns["time"].cast(pa.timestamp("us")).view(pa.int64())
@@ -383,8 +384,8 @@ class RowReader:
             bad_time = columns["bad_time"].to_numpy(zero_copy_only=False)
         facts = RowFacts(
             count=count,
-            present={"user": known, "query": asked, "time": time != NEVER, "url": clicked},
-            stated={"time": bad_time | (time != NEVER), "url": linked},
+            present={"user": has_user, "query": has_query, "time": time != NEVER, "url": has_url},
+            stated={"time": bad_time | (time != NEVER), "url": states_url},
             time=time,
         )
         stays, counts.broken = apply_rules(facts, cleaning)
@@ -458,7 +459,7 @@ class RowReader:
             query=query,
             url=columns.pop(0) if self.cleaning.url is not None else None,
             rank=None if lines.rank is None else lines.rank[order],
-            kept=dict(zip(self.cleaning.keep, columns, strict=True)),
+            kept_columns=dict(zip(self.cleaning.keep, columns, strict=True)),
             texts=self.texts,
             text_keys=self.text_keys,
         )
@@ -491,17 +492,17 @@ class RowReader:
 
     def _urls(self, urls: TextColumn) -> tuple[Keys, Mask, Mask]:
         """The keys of clean urls, and for which rows the source has a url, and one that can be read."""
-        linked = urls.length > 0
-        clicked, keys = np.zeros(len(linked), bool), np.zeros((len(linked), 2), np.uint64)
+        stated = urls.length > 0
+        readable, keys = np.zeros(len(stated), bool), np.zeros((len(stated), 2), np.uint64)
         if self.cleaning.url != "id":
-            rows, host_only = np.flatnonzero(linked), self.cleaning.url == "host"
+            rows, host_only = np.flatnonzero(stated), self.cleaning.url == "host"
             start, length = urls.start[rows], urls.length[rows]
             plain, first, size = plain_urls(urls.data, start, length, host_only=host_only)
-            own = self.text_keys.spans(urls.data, first, size)
-            own[~plain] = 0
-            clicked[rows], keys[rows] = plain, own
+            plain_keys = self.text_keys.spans(urls.data, first, size)
+            plain_keys[~plain] = 0
+            readable[rows], keys[rows] = plain, plain_keys
         # Each distinct one of the others is cleaned once.
-        rows = np.flatnonzero(linked & ~clicked)
+        rows = np.flatnonzero(stated & ~readable)
         if len(rows):
             raw = self.text_keys.spans(urls.data, urls.start[rows], urls.length[rows])
             codes, first = number_keys(raw)
@@ -509,11 +510,11 @@ class RowReader:
             none = pc.is_in(texts, pa.array(self.cleaning.no_url, texts.type))
             clean = pc.if_else(none, None, short_texts(clean_urls(texts, self.cleaning)))
             keys[rows] = self.text_keys.texts(clean).take(codes, axis=0)
-            clicked[rows] = clean.is_valid().to_numpy(zero_copy_only=False)[codes]
-            linked[rows] = ~none.to_numpy(zero_copy_only=False)[codes]
-        return keys, linked, clicked
+            readable[rows] = clean.is_valid().to_numpy(zero_copy_only=False)[codes]
+            stated[rows] = ~none.to_numpy(zero_copy_only=False)[codes]
+        return keys, stated, readable
 
-    def _kept(self, values: TextColumn) -> Keys:
+    def _values(self, values: TextColumn) -> Keys:
         """The keys of the values of a kept column; an empty text is none."""
         keys = values.keys(self.text_keys)
         keys[values.length == 0] = 0
@@ -636,7 +637,7 @@ def _number_column(keys: Keys, ids: Integers) -> Column:
     if len(rows) == len(keys):
         codes, first = number_keys(keys)
         return Column(codes=codes, keys=keys.take(first, axis=0), ids=ids[first])
-    own, first = number_keys(keys.take(rows, axis=0))
+    codes_of_texts, first = number_keys(keys.take(rows, axis=0))
     codes, first = np.full(len(keys), -1, np.int32), rows[first]
-    codes[rows] = own
+    codes[rows] = codes_of_texts
     return Column(codes=codes, keys=keys.take(first, axis=0), ids=ids[first])

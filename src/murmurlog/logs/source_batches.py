@@ -70,10 +70,10 @@ def _parquet(source: Source, names: Sequence[str], rows: int) -> Iterator[pa.Tab
         with pq.ParquetFile(
             file, pre_buffer=False, buffer_size=BYTES_A_READ, coerce_int96_timestamp_unit="us"
         ) as opened:
-            own = [name for name in names if name in opened.schema_arrow.names]
-            for batch in join_chunks(_chunks(opened, own), rows):
+            present = [name for name in names if name in opened.schema_arrow.names]
+            for batch in join_chunks(_chunks(opened, present), rows):
                 columns = [
-                    _cast(batch[name], kind) if name in own else pa.nulls(batch.num_rows, kind)
+                    _cast(batch[name], kind) if name in present else pa.nulls(batch.num_rows, kind)
                     for name, kind in zip(schema.names, schema.types, strict=True)
                 ]
                 yield pa.table(columns, schema=schema)
@@ -141,12 +141,12 @@ def _rows(records: Records, shape: Shape | None, broken: dict[str, int]) -> Reco
     if shape is None:
         return records
     few, many = records.counts < shape.least, records.counts > shape.most
-    for reason, some in {"too few columns": few, "too many columns": many}.items():
-        broken[reason] = broken.get(reason, 0) + int(some.sum())
-    kept = ~(few | many)
+    for reason, faulty in {"too few columns": few, "too many columns": many}.items():
+        broken[reason] = broken.get(reason, 0) + int(faulty.sum())
+    mask = ~(few | many)
     if shape.well_known:
-        kept &= ~_headers(records, shape)
-    return records.at(kept)
+        mask &= ~_headers(records, shape)
+    return records.at(mask)
 
 
 def _headers(records: Records, shape: Shape) -> npt.NDArray[np.bool_]:

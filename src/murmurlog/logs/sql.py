@@ -6,7 +6,7 @@ from pathlib import Path
 from murmurlog.errors import InputError
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """The text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
@@ -19,7 +19,7 @@ def literal(path: Path) -> str:
             f"the path of {path.name!r} has a backslash and one of *?[ in it, which DuckDB cannot "
             "tell from a pattern: rename the file or the folder"
         )
-    return quoted(re.sub(r"[*?\[]", r"[\g<0>]", name))
+    return quote(re.sub(r"[*?\[]", r"[\g<0>]", name))
 
 
 def identifier(name: str) -> str:

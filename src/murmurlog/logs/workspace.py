@@ -234,7 +234,7 @@ class Workspace:
 
     def keep(self, value: T) -> Handle[T]:
         """The value, in memory or in a file of its own."""
-        head, buffers = self._pickled(value)
+        head, buffers = self._pickle(value)
         sizes = np.array([len(head), *(buffer.nbytes for buffer in buffers)], np.int64)
         size = int(sizes.sum())
         if self._take(size):
@@ -258,7 +258,7 @@ class Workspace:
                     out.write(np.ascontiguousarray(column).data)
         return StoredRuns(workspace=self, values=None, rows=rows, like=like, file=Path(out.name))
 
-    def _pickled(self, value: Any) -> tuple[bytes, list[memoryview]]:
+    def _pickle(self, value: Any) -> tuple[bytes, list[memoryview]]:
         """A value without its arrays, and the bytes of these, which are not copied."""
         head, buffers = BytesIO(), list[pickle.PickleBuffer]()
         pickler = _Pickler(head, protocol=5, buffer_callback=buffers.append)
@@ -420,12 +420,12 @@ def open_workspace(
 ) -> Iterator[Workspace]:
     """A workspace below `folder` (default: the system's temporary folder), deleted at the end."""
     with ExitStack() as stack:
-        made: list[Path] = []
+        folders: list[Path] = []
 
         def make() -> Path:
-            if not made:
-                made.append(stack.enter_context(scratch(folder)))
-            return made[0]
+            if not folders:
+                folders.append(stack.enter_context(scratch(folder)))
+            return folders[0]
 
         workspace = Workspace(
             make,

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -22,9 +21,9 @@ from murmurlog.logs.memory import MemoryPlan, least_memory
 from murmurlog.logs.rows import ReadRows, RowCounts, RowReader, Texts
 from murmurlog.logs.source import Source
 from murmurlog.logs.source_batches import count_rows, size_of
-from murmurlog.logs.sql import quoted
+from murmurlog.logs.sql import quote
 from murmurlog.logs.text_keys import TextKeys
-from murmurlog.logs.typed_rows import batches_of, read_batches
+from murmurlog.logs.typed_rows import Selection, batches_of, read_batches
 from murmurlog.logs.workspace import (
     Workspace,
     in_words,
@@ -94,7 +93,7 @@ class DuckEngine:
 
         with _translate_errors(), self._open() as connection:
             batches = batches_of(
-                source, connection, where=where, keep=keep, urls=cleaning.url is not None,
+                source, Selection(where=where, keep=keep, urls=cleaning.url is not None), connection,
                 broken=counts.broken, read=partial(advance, rows=0), rows=self.memory.rows_a_batch,
             )  # fmt: skip
             with closing(batches):
@@ -105,11 +104,20 @@ class DuckEngine:
         routed.counts.add(counts)
         return routed.settle()
 
-    def batches(self, source: Source, **asked: Any) -> Generator[pa.RecordBatch, None, None]:
+    def batches(
+        self,
+        source: Source,
+        selection: Selection,
+        *,
+        broken: dict[str, int],
+        read: Callable[[int], None] = lambda _: None,
+    ) -> Generator[pa.RecordBatch, None, None]:
         """The typed rows of a source, one batch after the other."""
         with _translate_errors(), self._open() as connection:
-            rows = self.memory.rows_a_batch
-            yield from read_batches(source, connection=connection, rows=rows, **asked)
+            yield from read_batches(
+                source, selection, connection=connection, broken=broken, read=read,
+                rows=self.memory.rows_a_batch,
+            )  # fmt: skip
 
     def _open(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         return open_duckdb(self.workspace, self.memory.duckdb)
@@ -127,7 +135,7 @@ def open_duckdb(
     }
     with duckdb.connect() as connection:
         for name, value in settings.items():
-            connection.execute(f"SET {name} = {quoted(value)}")
+            connection.execute(f"SET {name} = {quote(value)}")
         yield connection
 
 

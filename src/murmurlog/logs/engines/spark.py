@@ -24,6 +24,7 @@ from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.progress import Advance
 from murmurlog.bundle.scratch import PREFIX, scratch
 from murmurlog.errors import EngineError, UsageError
+from murmurlog.logs.addresses import is_uri
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.engines.spark_errors import translate_errors
 from murmurlog.logs.engines.spark_partitions import SparkPartitions
@@ -42,6 +43,7 @@ from murmurlog.logs.engines.spark_worker import (
 from murmurlog.logs.rows import MOST_BYTES_A_VALUE, ReadRows, RowCounts, RowReader, Rows
 from murmurlog.logs.source import Source
 from murmurlog.logs.text_keys import TextKeys
+from murmurlog.logs.typed_rows import Selection
 
 T = TypeVar("T")
 
@@ -190,10 +192,8 @@ class SparkEngine:
         """The clean rows of a source in partitions of units."""
         from murmurlog.logs.spark_rows import source_rows
 
-        rows = source_rows(
-            source, self, where=where, keep=keep, urls=cleaning.url is not None,
-            read=partial(advance, rows=0),
-        )  # fmt: skip
+        selection = Selection(where=where, keep=keep, urls=cleaning.url is not None)
+        rows = source_rows(source, selection, self, read=partial(advance, rows=0))
         text_keys.draw_ahead(longest=MOST_BYTES_A_VALUE, members=LONGEST_LIST)
         bits = self._bits(rows.frame)
         reader = self.share(
@@ -316,11 +316,6 @@ class SparkEngine:
         return f"t{next(self._names)}"
 
 
-def is_uri(path: str) -> bool:
-    """Whether only Spark can read the path: s3a://..., hdfs://..."""
-    return re.match(r"[a-z][a-z0-9+.-]*://", path, re.IGNORECASE) is not None
-
-
 def literal(path: Path) -> str:
     """A path of this machine as Hadoop and Spark name it.
 
@@ -355,8 +350,8 @@ def connect(*, master: str | None = None, scratch_at: str | None = None) -> Iter
     check_settings(master=master, scratch_at=scratch_at, memory=None)
     with ExitStack() as stack:
         private = stack.enter_context(scratch())
-        session, own = _session(master, private)
-        if own:
+        session, is_ours = _session(master, private)
+        if is_ours:
             stack.callback(session.stop)
         _check_driver(session)
         check_settings(master=session.sparkContext.master, scratch_at=scratch_at, memory=None)
@@ -383,18 +378,18 @@ def _session(master: str | None, private: Path) -> tuple[Any, bool]:
     except ImportError:
         raise EngineError(f"--engine spark needs Spark, which is not installed: {PIP}") from None
     if master is None and (running := SparkSession.getActiveSession()) is not None:
-        session, own = running.newSession(), False
+        session, is_ours = running.newSession(), False
     else:
         if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
             raise EngineError(
                 "--engine spark needs a Java runtime, and there is none: install one, such as "
                 "openjdk-17-jre-headless, or set JAVA_HOME"
             )
-        session, own = _started(SparkSession, master, private), True
+        session, is_ours = _start_session(SparkSession, master, private), True
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
     _silence()
-    return session, own
+    return session, is_ours
 
 
 def _silence() -> None:
@@ -406,7 +401,7 @@ def _silence() -> None:
             PySparkLogger.getLogger(name).disabled = True
 
 
-def _started(kind: Any, master: str | None, private: Path) -> Any:
+def _start_session(kind: Any, master: str | None, private: Path) -> Any:
     if kind.getActiveSession() is not None:
         raise EngineError("a Spark session runs in this process: use it by leaving --master out")
     builder = kind.builder

@@ -96,11 +96,11 @@ class SparkPartitions(Partitions[T]):
         return SparkShards(stored, self.text_keys)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
-        return self._brought(partial(derive, work=work))
+        return self._bring(partial(derive, work=work))
 
     def results_with(self, work: Callable[[T, V], U], values: Sequence[V]) -> Iterator[U]:
         shared = self.share(dict(zip(self.numbers, values, strict=True)))
-        return self._brought(partial(derive_with, work=work, values=shared))
+        return self._bring(partial(derive_with, work=work, values=shared))
 
     def share(self, value: U) -> Callable[[], U]:
         return self.workers.share(value)
@@ -108,7 +108,7 @@ class SparkPartitions(Partitions[T]):
     def set_aside(self) -> None:
         """Nothing: the disks are those of the cluster."""
 
-    def _brought(self, work: Work) -> Iterator[Any]:
+    def _bring(self, work: Work) -> Iterator[Any]:
         with closing(self.workers.run(self.stored, work, reader=self.reader)) as stored:
             for _, packed in stored.read():
                 yield unpack(packed, self.text_keys)

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.keys import NORMALISER
 from murmurlog.logs.cleaning import column_cleaners
-from murmurlog.logs.partitions import Sums, shard_ends, sum_by_key
+from murmurlog.logs.partitions import Sums, identity, shard_ends, sum_by_key
 from murmurlog.logs.row_typer import Batch, RowTyper, join_chunks
 from murmurlog.logs.rows import RowCounts, RowReader, Rows, Texts, in_column
 from murmurlog.logs.text_keys import TextKeys
@@ -70,11 +70,7 @@ class PartitionTexts(Texts):
         return self.columns()[column]
 
     def __reduce__(self) -> Any:
-        return PartitionTexts, (partial(_same, self.columns()),)
-
-
-def _same(value: Any) -> Any:
-    return value
+        return PartitionTexts, (partial(identity, self.columns()),)
 
 
 class Packer:
@@ -106,10 +102,10 @@ class Packer:
         pickler = _Pickler(head, protocol=5, buffer_callback=buffers.append)
         pickler.place = self._place_of_texts
         pickler.dump(value)
-        own = [memoryview(head.getvalue()), *(buffer.raw() for buffer in buffers)]
-        sizes = np.array([len(own), *map(len, own)], np.int64)
+        pieces = [memoryview(head.getvalue()), *(buffer.raw() for buffer in buffers)]
+        sizes = np.array([len(pieces), *map(len, pieces)], np.int64)
         parts = list[Any]()
-        for part in (sizes.tobytes(), *own):
+        for part in (sizes.tobytes(), *pieces):
             parts += [part, bytes(-len(part) % ALIGNED)]
         return parts
 
@@ -230,15 +226,15 @@ def _values(batches: Batches, reader: RowReader) -> Values:
                 yield number, unpack(value.as_py(), reader.text_keys)
 
 
-def _grouped(batches: Batches, reader: RowReader) -> Iterator[tuple[int, Iterator[Any]]]:
+def _group_values(batches: Batches, reader: RowReader) -> Iterator[tuple[int, Iterator[Any]]]:
     """Values with one number together; rows come in order of numbers."""
     rows = (
         (number, value)
         for batch in batches
         for number, value in zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
     )
-    for number, own in groupby(rows, itemgetter(0)):
-        yield number, (unpack(value.as_py(), reader.text_keys) for _, value in own)
+    for number, group in groupby(rows, itemgetter(0)):
+        yield number, (unpack(value.as_py(), reader.text_keys) for _, value in group)
 
 
 def derive(batches: Batches, reader: RowReader, *, work: Callable[[Any], Any]) -> Values:
@@ -274,7 +270,7 @@ def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sum
 
 def merge(batches: Batches, reader: RowReader) -> Values:
     """The sums of each shard."""
-    for shard, pieces in _grouped(batches, reader):
+    for shard, pieces in _group_values(batches, reader):
         every = [*pieces]
         keys = np.concatenate([sums.keys for sums in every])
         yield shard, sum_by_key(keys, np.concatenate([sums.sums for sums in every]))
@@ -293,10 +289,10 @@ def read_pieces(batches: Batches, reader: RowReader, *, typer: RowTyper) -> Valu
             clean, own_counts = reader.clean(rows)
             counts.add(own_counts)
             counts.add(RowCounts(broken=broken))
-            for number, own in enumerate(reader.lines(clean, 0)):
-                if own.rows or not number:  # so that there is a partition, if without rows
-                    texts = [texts.take(pa.array(own.text_id)) for texts in clean.texts]
-                    yield number, (own.with_ids(np.arange(own.rows)), texts)
+            for number, lines in enumerate(reader.lines(clean, 0)):
+                if lines.rows or not number:  # so that there is a partition, if without rows
+                    texts = [texts.take(pa.array(lines.text_id)) for texts in clean.texts]
+                    yield number, (lines.with_ids(np.arange(lines.rows)), texts)
     yield COUNTS, counts
 
 
@@ -305,7 +301,7 @@ def settle(batches: Batches, reader: RowReader) -> Values:
 
     A partition with too many rows comes in parts, as where this process reads.
     """
-    for number, pieces in _grouped(batches, reader):
+    for number, pieces in _group_values(batches, reader):
         if number == COUNTS:
             total = RowCounts()
             for counts in pieces:
@@ -320,7 +316,7 @@ def settle(batches: Batches, reader: RowReader) -> Values:
             ]
             parts = replace(reader, texts=texts).partitions(lines, workspace)
             for part, rows in enumerate(parts):
-                yield number + (part << MOST_BITS), _alone(rows.load())
+                yield number + (part << MOST_BITS), _with_own_texts(rows.load())
 
 
 def _local_disk() -> Path:
@@ -328,9 +324,9 @@ def _local_disk() -> Path:
     return Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
 
 
-def _alone(rows: Rows) -> Rows:
+def _with_own_texts(rows: Rows) -> Rows:
     """The rows with the clean texts that they have, each once."""
-    columns = [column for column in (rows.query, rows.url, *rows.kept.values()) if column]
+    columns = [column for column in (rows.query, rows.url, *rows.kept_columns.values()) if column]
     texts = [rows.texts.take(column.ids) for column in columns]
     moved = [
         replace(column, ids=in_column(np.arange(len(column.ids)), number))
@@ -340,6 +336,8 @@ def _alone(rows: Rows) -> Rows:
         rows,
         query=moved[0],
         url=moved[1] if rows.url else None,
-        kept=dict(zip(rows.kept, moved[len(moved) - len(rows.kept) :], strict=True)),
-        texts=PartitionTexts(partial(_same, texts)),
+        kept_columns=dict(
+            zip(rows.kept_columns, moved[len(moved) - len(rows.kept_columns) :], strict=True)
+        ),
+        texts=PartitionTexts(partial(identity, texts)),
     )

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from murmurlog.logs.duckdb_statements import run_statement
-from murmurlog.logs.sql import quoted
+from murmurlog.logs.sql import quote
 from murmurlog.logs.times import COMMON_FORMATS
 
 STANDARD = ""  # what is read without --time-format: ISO 8601 and Unix time
@@ -105,7 +105,7 @@ def _time_sql(form: str) -> str:
             f"ELSE try_cast({text} AS TIMESTAMP) END"
         )
     else:
-        value = f"try_strptime({text}, {quoted(form)})"
+        value = f"try_strptime({text}, {quote(form)})"
         if "%z" in form:
             value = f"({value} AT TIME ZONE 'UTC')"
     return f"CASE WHEN year({value}) BETWEEN {EARLIEST} AND {LATEST} THEN ({value})::TIMESTAMP END"

@@ -25,7 +25,7 @@ from murmurlog.logs.invented.populations import POPULATIONS, numbers
 from murmurlog.logs.invented.populations import sizes as draw_sizes
 from murmurlog.logs.invented.texts import WORDS, Ints
 from murmurlog.logs.source import format_of
-from murmurlog.logs.sql import quoted
+from murmurlog.logs.sql import quote
 
 ROWS_A_USER = 40
 DAYS = 90
@@ -160,7 +160,7 @@ def _copy(table: pa.Table, out: Path, *, seed: int, order: str) -> None:
         options += f", COMPRESSION {compression}"
     try:
         run_statement(
-            f"COPY (FROM invented {order}) TO {quoted(str(out))} ({options})",
+            f"COPY (FROM invented {order}) TO {quote(str(out))} ({options})",
             tables={"invented": table},
         )
     except EngineError as error:
