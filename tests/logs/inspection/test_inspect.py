@@ -235,7 +235,7 @@ def test_of_a_large_file_blocks_spread_over_it_are_looked_at(tmp_path, monkeypat
     monkeypatch.setattr(blocks, "BLOCK", 4096)
     monkeypatch.setattr(blocks, "RATIO", 8)
     found = inspect(str(path))
-    assert found.sampled
+    assert found.is_sampled
     assert found.roles == inspect(plain).roles
     assert 0.8 < found.time.share < 1
 

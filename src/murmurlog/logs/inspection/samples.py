@@ -43,7 +43,7 @@ def in_utf8(file: TextFile, encoding: str, *, whole: bool = False) -> Iterator[b
     """
     if whole or encoding == "utf-16":
         yield from whole_lines(
-            text.encode("utf-8", "replace") for text in _decoded(file.whole(), encoding)
+            text.encode("utf-8", "replace") for text in _decode(file.whole(), encoding)
         )
     elif encoding == "utf-8":
         yield from file.blocks()
@@ -52,7 +52,7 @@ def in_utf8(file: TextFile, encoding: str, *, whole: bool = False) -> Iterator[b
             yield block.decode(encoding, "replace").encode()
 
 
-def _decoded(stream: Iterable[bytes], encoding: str) -> Iterator[str]:
+def _decode(stream: Iterable[bytes], encoding: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     for piece in stream:
         yield decoder.decode(piece)
@@ -61,9 +61,9 @@ def _decoded(stream: Iterable[bytes], encoding: str) -> Iterator[str]:
 def records(file: TextFile, dialect: Dialect, encoding: str) -> Iterator[Records]:
     """The records of a text file that are not empty, the first one included."""
     stream = in_utf8(file, encoding)
-    for each in cut(stream, dialect, encoding="utf-8", broken={}, name=file.path.name):
-        if len(kept := each.at(~each.empty)):
-            yield kept
+    for block in cut(stream, dialect, encoding="utf-8", broken={}, name=file.path.name):
+        if len(rows := block.at(~block.empty)):
+            yield rows
 
 
 def some_rows(
@@ -88,8 +88,8 @@ def some_rows(
             places = places[places > 0] if number == 0 else places
             chosen = places[:: max(1, len(places) // ROWS_A_BLOCK)]
             for place, column in enumerate(columns):
-                taken = block.column(place).take(pa.array(chosen))
-                column += ["" if value is None else value for value in taken.to_pylist()]
+                values_of_field = block.column(place).take(pa.array(chosen))
+                column += ["" if value is None else value for value in values_of_field.to_pylist()]
     return first, columns
 
 

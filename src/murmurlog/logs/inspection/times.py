@@ -111,18 +111,18 @@ def _time_sql(form: str) -> str:
     return f"CASE WHEN year({value}) BETWEEN {EARLIEST} AND {LATEST} THEN ({value})::TIMESTAMP END"
 
 
-def choose(found: Sequence[Read], values: int) -> TimeFormat | None:
+def choose(formats: Sequence[Read], values: int) -> TimeFormat | None:
     """The format of most values, and those that are as likely; None if none reads half of them.
 
     Of equally likely formats the first is that by which the log spans less time: with day and month
     exchanged a log of one month is spread over a year.
     """
-    if not found or not values:
+    if not formats or not values:
         return None
-    most = max(read.values for read in found)
+    most = max(read.values for read in formats)
     if most < values / 2:
         return None
-    best = [read for read in found if read.values >= most - NEAR * values]
+    best = [read for read in formats if read.values >= most - NEAR * values]
     distinct = list({(read.values, read.sum): read for read in reversed(best)}.values())
     distinct.sort(key=lambda read: (read.format != STANDARD, read.last - read.first))
     first = distinct[0]

@@ -94,7 +94,7 @@ def _plain(*, rows: int, seed: int) -> Invented:
     return Invented(
         table=pa.table(
             {
-                "user": text.coded(user, [f"u{i:07d}" for i in rng.permutation(user[-1] + 1)]),
+                "user": text.decode(user, [f"u{i:07d}" for i in rng.permutation(user[-1] + 1)]),
                 "time": pa.array(FIRST_DAY + time.astype("timedelta64[us]")),
                 "query": text.plain_texts(query, words),
                 "url": text.plain_urls(query, rank, clicked, words),
@@ -242,14 +242,14 @@ def _query_ids(rng: np.random.Generator, user: Ints) -> Ints:
     weights = (np.arange(1, rows + 1) + ZIPF_Q) ** -ZIPF_S
     steps = np.cumsum(weights)
     shared = np.searchsorted(steps, rng.random(rows) * steps[-1])
-    own = rows + np.arange(rows)
+    unique = rows + np.arange(rows)
     kind = rng.random(rows)
-    query = np.where(kind < SHARED, shared, own)
+    query = np.where(kind < SHARED, shared, unique)
     again = kind >= SHARED + OWN
     again[0] = False
     again[1:] &= user[1:] == user[:-1]
-    asked = np.maximum.accumulate(np.where(again, 0, np.arange(rows)))
-    return np.asarray(query[asked])
+    origin = np.maximum.accumulate(np.where(again, 0, np.arange(rows)))
+    return np.asarray(query[origin])
 
 
 def _vocabulary(rng: np.random.Generator) -> npt.NDArray[np.str_]:

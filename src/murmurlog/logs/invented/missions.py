@@ -80,19 +80,19 @@ def draw_missions(
 ) -> Missions:
     """The missions of users, in ascending runs of users."""
     b, size, first = behaviour, len(user), begins(user)
-    drawn, wrong = _first_queries(rng, b, seed=seed, user=user)
+    bases, wrong = _first_queries(rng, b, seed=seed, user=user)
     new_session = first | (rng.random(size) < b.new_session)
     changes = ~new_session & (rng.random(size) < b.reformulates)
     fixed = _after(wrong & ~changes) & ~first & (rng.random(size) < FIXED)
     new_session &= ~fixed
-    changes = _going_on(drawn, changes | fixed)
-    site = (text.kind_of(drawn) == text.SITE) & ~changes
+    changes = _continue_missions(bases, changes | fixed)
+    site = (text.kind_of(bases) == text.SITE) & ~changes
     retried = _after(site) & ~new_session & (rng.random(size) < RETRIED)
     changes |= retried
     new_session |= (site | _after(site)) & ~retried & (rng.random(size) < ALONE)
     wrong &= ~changes
     start = np.maximum.accumulate(np.where(changes, 0, np.arange(size)))  # of each place's mission
-    base = _returned(rng, b.returns, drawn[start], user=user, at=~changes & ~wrong)[start]
+    base = _revisit(rng, b.returns, bases[start], user=user, at=~changes & ~wrong)[start]
     special = (rng.random(size) < np.where(changes, SPECIAL_LATER, SPECIAL_FIRST)) & _varies(base)
     special &= ~fixed & ~wrong
     variant = np.minimum(rng.geometric(PREFERRED, size), text.SPECIALS) - 1
@@ -105,7 +105,7 @@ def draw_missions(
     moves = np.bitwise_xor.accumulate(sibling)
     base = _other_form(rng, base ^ moves ^ moves[start], start=start)
     return Missions(
-        query=_spelled(base, variant, special=special, wrong=wrong),
+        query=_spell(base, variant, special=special, wrong=wrong),
         intent=np.searchsorted(INTENTS, rng.random(size), side="right")[start],
         new_session=new_session,
         specialised=special & changes & ~moved & ~_after(special | wrong),
@@ -122,10 +122,10 @@ def _varies(query: Ints) -> Facts:
     return np.asarray(text.kind_of(query) <= text.OWN)
 
 
-def _going_on(drawn: Ints, changes: Facts) -> Facts:
+def _continue_missions(bases: Ints, changes: Facts) -> Facts:
     """Where the last query is changed, if the mission's first is one that users change."""
-    start = np.maximum.accumulate(np.where(changes, 0, np.arange(len(drawn))))
-    return np.asarray(changes & _varies(drawn[start]))
+    start = np.maximum.accumulate(np.where(changes, 0, np.arange(len(bases))))
+    return np.asarray(changes & _varies(bases[start]))
 
 
 def _first_queries(
@@ -195,7 +195,7 @@ def _other_form(rng: np.random.Generator, query: Ints, *, start: Ints) -> Ints:
     return np.where(step > 0, query - number % text.FORMS + form, query)
 
 
-def _returned(rng: np.random.Generator, share: float, base: Ints, *, user: Ints, at: Facts) -> Ints:
+def _revisit(rng: np.random.Generator, share: float, base: Ints, *, user: Ints, at: Facts) -> Ints:
     """The base queries, some at these places replaced by that of an earlier mission of the user."""
     place = np.arange(len(user))
     first = np.maximum.accumulate(np.where(begins(user), place, 0))
@@ -204,11 +204,11 @@ def _returned(rng: np.random.Generator, share: float, base: Ints, *, user: Ints,
     return np.where(there, base[earlier], base)
 
 
-def _spelled(base: Ints, variant: Ints, *, special: Facts, wrong: Facts) -> Ints:
+def _spell(base: Ints, variant: Ints, *, special: Facts, wrong: Facts) -> Ints:
     """The numbers of queries, from those of base queries and their form."""
-    own = text.kind_of(base) == text.OWN
+    is_own = text.kind_of(base) == text.OWN
     number = (base & (text.NUMBERS - 1)) * text.SPECIALS + variant
-    kind = np.where(own, text.OWN_SPECIAL, text.SPECIAL) << text.KIND_BITS
+    kind = np.where(is_own, text.OWN_SPECIAL, text.SPECIAL) << text.KIND_BITS
     query = np.where(special, number + kind, base)
     slip = base[wrong] * text.WRONGS + variant[wrong] % text.WRONGS
     query[wrong] = text.pack(text.WRONG, slip)

@@ -166,20 +166,20 @@ def _rows(
         again=again & ~turned,
     )
     starts = np.flatnonzero(first[submission] & (np.diff(submission, prepend=-1) > 0))
-    kept = np.arange(len(submission)) - np.repeat(
+    within = np.arange(len(submission)) - np.repeat(
         starts, np.diff(starts, append=len(submission))
     ) < (np.repeat(sizes, np.diff(starts, append=len(submission))))
-    submission, rank = submission[kept], rank[kept]
-    asked = np.zeros(len(user), bool)
-    asked[submission] = True
+    submission, rank = submission[within], rank[within]
+    submitted = np.zeros(len(user), bool)
+    submitted[submission] = True
     second = np.zeros(len(user), np.int64)
-    new_session = (missions.new_session[of] & ~again)[asked]
-    second[asked] = _seconds(rng, p, user=user[asked], new_session=new_session)
+    new_session = (missions.new_session[of] & ~again)[submitted]
+    second[submitted] = _seconds(rng, p, user=user[submitted], new_session=new_session)
     query, clicked = missions.query[of[submission]], rank > 0
     host = np.full(len(submission), -1)
     day = second[submission[clicked]] // 86_400
     host[clicked] = text.clicked_host(query[clicked], rank[clicked], day)
-    special = missions.query[of[asked & ~again & missions.specialised[of]]]
+    special = missions.query[of[submitted & ~again & missions.specialised[of]]]
     # Small types: all chunks are in memory until they are ordered.
     narrow = (user[submission].astype(np.int32), second[submission].astype(np.int32), query)
     return (*narrow, host.astype(np.int32), rank.astype(np.int8)), np.unique(special)
