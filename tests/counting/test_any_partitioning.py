@@ -48,11 +48,11 @@ def test_logs_in_files_are_read_as_the_model_reads_them():
 # An implementation that differs is seen
 
 
-def ignore_value_of_by(self, rows, query, row, published=ItemFinder.published):
+def ignore_value_of_by(self, rows, query, row, published=ItemFinder.is_published):
     """The defect of version 0.2 and before: each of two options alone was right."""
     if self.by is None:
         return published(self, rows, query, row)
-    listed, keys = self.known(), rows.query.keys
+    listed, keys = self.published(), rows.query.keys
     with_value = [
         rows.text_keys.combine([keys, np.broadcast_to(value, keys.shape)])
         for value in rows.kept_columns[self.by.column].keys
@@ -87,7 +87,7 @@ def rounded_weights(unit, attention, *, grid):
 
 
 MUTANTS = {
-    "the value of --by is not compared": (ItemFinder, "published", ignore_value_of_by, WHOLE),
+    "the value of --by is not compared": (ItemFinder, "is_published", ignore_value_of_by, WHOLE),
     "units are in two partitions": (rows, "order_by_bits", order_by_row, WHOLE),
     "equal times come in the order of rows": (bound, "sort_ties", lambda order, *_: order, WHOLE),
     "queries of one time come in the order of rows": (items, "sort_ties", lambda order, *_: order, WHOLE),

@@ -154,19 +154,19 @@ def test_other_counts_and_other_keys_by_a_column_are_found():
 
 def test_clicks_that_only_one_of_the_logs_publishes_are_found(tmp_path, monkeypatch):
     """A second implementation with another rule, which is taken if no row is very long."""
-    finder, published = View.finder, ItemFinder.published
+    finder, is_published = View.finder, ItemFinder.is_published
 
     def by_query(self, rows, query, row):
-        return (self.known().places(rows.query.keys) >= 0)[query]
+        return (self.published().places(rows.query.keys) >= 0)[query]
 
     def by_query_alone(self, log, **more):
         made = finder(self, log, **more)
-        if made.known is None or log.broken:
-            monkeypatch.setattr(ItemFinder, "published", published)
+        if made.published is None or log.broken:
+            monkeypatch.setattr(ItemFinder, "is_published", is_published)
             return made
-        monkeypatch.setattr(ItemFinder, "published", by_query)
+        monkeypatch.setattr(ItemFinder, "is_published", by_query)
         queries = KeyList.of(log.text_keys.columns([self.published["query"]["query"]]))
-        return replace(made, known=log.partitions.share(queries))
+        return replace(made, published=log.partitions.share(queries))
 
     monkeypatch.setattr(View, "finder", by_query_alone)
     line, code = verdict(list(by_waiting.attack(tmp_path, 400)))

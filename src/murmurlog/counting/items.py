@@ -82,14 +82,14 @@ class WordNames:
 class PublicNames:
     """Values of a public list, as labels are."""
 
-    listed: pa.Array
+    public: pa.Array
     codes: Integers
 
     def at(self, items: Integers) -> "PublicNames":
-        return PublicNames(self.listed, self.codes[items])
+        return PublicNames(self.public, self.codes[items])
 
     def values(self, texts: Texts) -> pa.Array:
-        return self.listed.take(pa.array(self.codes))
+        return self.public.take(pa.array(self.codes))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,7 +170,7 @@ class ItemFinder:
     gap: int = math.floor(GAP * 1e6)  # microseconds: the longest within a session
     longest: int | None = None  # queries of a session
     labels: Labels | None = None  # sessions are of public labels instead of queries
-    known: Callable[[], KeyList] | None = None  # only items of these published queries
+    published: Callable[[], KeyList] | None = None  # only items of these published queries
     since: datetime | None = None  # only rows from then on
     excluded: Callable[[], KeyList] | None = None  # items that are left out
     only: Callable[[Items], Mask] | None = (
@@ -182,40 +182,40 @@ class ItemFinder:
             raise UsageError(f"--gap must be longer than 0 seconds, not {self.gap / 1e6:g}")
 
     def __call__(self, rows: Rows) -> Items:
-        counted = self._counted(rows)
-        items = _MAKERS[self.kind](self, rows.at(counted))
-        if items.row is not None and not counted.all():  # among all rows
-            items = replace(items, row=np.flatnonzero(counted)[items.row])
+        mask = self._select_rows(rows)
+        items = _MAKERS[self.kind](self, rows.at(mask))
+        if items.row is not None and not mask.all():  # among all rows
+            items = replace(items, row=np.flatnonzero(mask)[items.row])
         if self.excluded is not None:
             items = items.with_items(self.excluded().places(items.keys) < 0)
         if self.only is not None:
             items = items.with_items(self.only(items))
         return items
 
-    def _counted(self, rows: Rows) -> Mask:
+    def _select_rows(self, rows: Rows) -> Mask:
         """The rows that items are made of."""
-        counted = np.ones(rows.count, bool)
+        mask = np.ones(rows.count, bool)
         if self.since is not None:
-            counted &= rows.since(self.since)
+            mask &= rows.since(self.since)
         if self.kind in IN_SEQUENCE:
-            counted &= rows.time != NEVER
+            mask &= rows.time != NEVER
         if self.kind == "click" and rows.url:
-            counted &= rows.url.codes >= 0
+            mask &= rows.url.codes >= 0
         if self.by is not None:
             column = rows.kept_columns[self.by.column]
             public = np.append(_among(column, self.by.values, rows.text_keys), False)
-            counted &= public[column.codes]
-        if self.kind == "click" and self.known is not None:
-            index = np.flatnonzero(counted)
-            counted[index] = self.published(rows, rows.query.codes[index], index)
-        return counted
+            mask &= public[column.codes]
+        if self.kind == "click" and self.published is not None:
+            index = np.flatnonzero(mask)
+            mask[index] = self.is_published(rows, rows.query.codes[index], index)
+        return mask
 
-    def published(self, rows: Rows, query: Integers, row: Integers) -> Mask:
+    def is_published(self, rows: Rows, query: Integers, row: Integers) -> Mask:
         """Which of some queries of rows are published; with --by under the value of their row."""
-        assert self.known is not None
+        assert self.published is not None
         parts = [replace(_Part.of(rows.query), codes=query), *self.value(rows, row)]
         item, keys, _ = _number(parts, rows.text_keys)
-        return np.asarray((self.known().places(keys) >= 0)[item])
+        return np.asarray((self.published().places(keys) >= 0)[item])
 
     def value(self, rows: Rows, row: Integers) -> "list[_Part]":
         """With --by the value of each of some rows."""
@@ -336,9 +336,9 @@ def _pairs(finder: ItemFinder, rows: Rows) -> Items:
     near = (unit[1:] == unit[:-1]) & (time[1:] - time[:-1] <= finder.gap)
     near &= query[1:] != query[:-1]
     at = np.flatnonzero(near)
-    if finder.known is not None:
-        both = finder.published(rows, query[at], order[at])
-        at = at[both & finder.published(rows, query[at + 1], order[at])]
+    if finder.published is not None:
+        both = finder.is_published(rows, query[at], order[at])
+        at = at[both & finder.is_published(rows, query[at + 1], order[at])]
     parts = [_Part.of(rows.query, order[at]), _Part.of(rows.query, order[at + 1])]
     return _combine(finder, rows, parts, unit=unit[at], time=time[at], row=order[at])
 
@@ -355,8 +355,8 @@ def _sessions(finder: ItemFinder, rows: Rows) -> Items:
     starts = np.ones(len(query), bool)
     starts[1:] = (unit[1:] != unit[:-1]) | (time[1:] - time[:-1] > finder.gap)
     session = np.cumsum(starts)
-    if finder.known is not None:
-        published = finder.published(rows, query, order)
+    if finder.published is not None:
+        published = finder.is_published(rows, query, order)
         session, unit, time, query = (part[published] for part in (session, unit, time, query))
     new = np.ones(len(query), bool)
     new[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])
@@ -403,7 +403,7 @@ def _in_sequence(finder: ItemFinder, rows: Rows) -> Integers:
     alike = (rows.unit[1:] == rows.unit[:-1]) & (rows.time[1:] == rows.time[:-1])
     if not alike.any():
         return order
-    queries = _queries(replace(finder, kind="query", known=None), rows)
+    queries = _queries(replace(finder, kind="query", published=None), rows)
     return sort_ties(order, alike, queries.item, queries.ranks)
 
 

@@ -31,7 +31,7 @@ class Searches(NamedTuple):
     rows: Integers  # how many searches there are
 
 
-def first_searches(rows: Rows, *, bound: Bound, known: Callable[[], KeyList]) -> Searches:
+def first_searches(rows: Rows, *, bound: Bound, published: Callable[[], KeyList]) -> Searches:
     """The first searches of each unit by time; at one time by the bytes of query and url."""
     items = bound(find_searches(rows))
     queries, urls = items.columns(np.arange(len(items.keys)))
@@ -40,7 +40,7 @@ def first_searches(rows: Rows, *, bound: Bound, known: Callable[[], KeyList]) ->
         query=keys,
         words=Lengths().codes(queries),
         clicked=urls.is_valid().to_numpy(zero_copy_only=False),
-        published=known().places(keys) >= 0,
+        published=published().places(keys) >= 0,
         rows=np.bincount(items.item, minlength=len(keys)),
     )
 

@@ -145,10 +145,10 @@ class LeftOut(Mechanism):
         )
         from murmurlog.logs.text_keys import KeyList
 
-        published = log.text_keys.columns([view.published["query"]["query"]])
-        known = log.partitions.share(KeyList.of(published))
+        keys = log.text_keys.columns([view.published["query"]["query"]])
+        published = log.partitions.share(KeyList.of(keys))
         bound = Bound(per_unit=self.d, count="rows")
-        searches = log.partitions.derive(partial(first_searches, bound=bound, known=known))
+        searches = log.partitions.derive(partial(first_searches, bound=bound, published=published))
         shards = searches.add_up(sum_queries)
         rows = np.sum([*searches.results(count_rows)], axis=0)
         queries = np.sum([count_queries(shard) for shard in shards], axis=0)

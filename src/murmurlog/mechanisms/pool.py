@@ -273,7 +273,7 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
     count = domain.size - len(held)
     many = passers(scale=scale, T=T, count=count, entropy=entropy.stream("fakes"))
     chosen = unheld(
-        domain, count=many, held=held, text_keys=gathered.text_keys,
+        domain, count=many, held_keys=held, text_keys=gathered.text_keys,
         entropy=entropy.stream("choose fakes"),
     )  # fmt: skip
     noisy.append(tails(scale=scale, T=T, count=many, entropy=entropy.stream("counts of fakes")))

@@ -58,7 +58,7 @@ class View:
         known = self.published.get("query") if self.kind in FOLLOWING else None
         if known is not None:
             columns = known.select(list(keys_of("query", self.by))).columns
-            more["known"] = log.partitions.share(KeyList.of(log.text_keys.columns(columns)))
+            more["published"] = log.partitions.share(KeyList.of(log.text_keys.columns(columns)))
         kind = {"itemset": "query", "log": "click"}.get(self.kind, self.kind)
         return ItemFinder(kind=kind, by=self.by, gap=math.floor(self.gap * 1e6), **more)
 

@@ -221,7 +221,9 @@ def test_unheld_keys_are_chosen_uniformly_and_never_held_ones(monkeypatch, listi
     held, entropy = TEXT_KEYS.texts(pa.array(["b", "e"])), SeededEntropy(3)
     seen = Counter()
     for _ in range(100):
-        chosen = queries(unheld(domain, count=2, held=held, text_keys=TEXT_KEYS, entropy=entropy))
+        chosen = queries(
+            unheld(domain, count=2, held_keys=held, text_keys=TEXT_KEYS, entropy=entropy)
+        )
         assert len(set(chosen)) == 2
         seen[tuple(sorted(chosen))] += 1
     assert set(seen) == set(itertools.combinations("acdfg", 2))
@@ -231,7 +233,7 @@ def test_unheld_keys_are_chosen_uniformly_and_never_held_ones(monkeypatch, listi
 def test_every_free_key_can_be_asked_for_and_no_more():
     domain = Listed(table=pa.table({"query": list("abcd")}))
     held = TEXT_KEYS.texts(pa.array(["b"]))
-    more = {"held": held, "text_keys": TEXT_KEYS, "entropy": SystemEntropy()}
+    more = {"held_keys": held, "text_keys": TEXT_KEYS, "entropy": SystemEntropy()}
     assert sorted(queries(unheld(domain, count=3, **more))) == ["a", "c", "d"]
     assert unheld(domain, count=0, **more).num_rows == 0
     with pytest.raises(UsageError, match="3 are held by nobody"):
@@ -241,7 +243,7 @@ def test_every_free_key_can_be_asked_for_and_no_more():
 def test_unheld_lists_of_words_are_found_in_a_huge_set():
     domain = Sequences(words=tuple(f"w{i}" for i in range(10**5)), longest=4, between=None)
     held = TEXT_KEYS.columns(domain.keys(np.array([3, 10**17], dtype=object)).columns)
-    found = unheld(domain, count=500, held=held, text_keys=TEXT_KEYS, entropy=SystemEntropy())
+    found = unheld(domain, count=500, held_keys=held, text_keys=TEXT_KEYS, entropy=SystemEntropy())
     assert found.num_rows == 500
     assert len(set(indices(domain, found)) - {3, 10**17}) == 500
 

@@ -37,10 +37,10 @@ class Learned:
 
     def label_of(self, query: str) -> str:
         """The label of a query; the first of equally likely ones by name."""
-        known = [self.scores[word] for word in set(query.split(" ")) if word in self.scores]
-        if query in self.stated or not known:
+        word_scores = [self.scores[word] for word in set(query.split(" ")) if word in self.scores]
+        if query in self.stated or not word_scores:
             return self.stated.get(query, OTHER)
-        sums = [sum(column) for column in zip(self.priors, *known, strict=True)]
+        sums = [sum(column) for column in zip(self.priors, *word_scores, strict=True)]
         return self.labels[sums.index(max(sums))]
 
     def codes(self, queries: pa.Array) -> npt.NDArray[Any]:
@@ -48,9 +48,9 @@ class Learned:
         return np.array([place[self.label_of(query)] for query in queries.to_pylist()], np.int64)
 
 
-def learn(listed: Listed, *, name: str) -> Learned:
+def learn(examples: Listed, *, name: str) -> Learned:
     """A classifier from labelled queries; `name` is that of their file, for messages."""
-    queries, stated = (listed.table[column].to_pylist() for column in ("query", "label"))
+    queries, stated = (examples.table[column].to_pylist() for column in ("query", "label"))
     labels = tuple(sorted(set(stated)))
     if not 2 <= len(labels) <= MOST_LABELS:
         raise InputError(
@@ -68,7 +68,7 @@ def learn(listed: Listed, *, name: str) -> Learned:
         return round(STEPS * math.log((words_of[label][word] + SMOOTHING) / total))
 
     return Learned(
-        names=listed.names,
+        names=examples.names,
         stated=dict(zip(queries, stated, strict=True)),
         labels=labels,
         priors=tuple(round(STEPS * math.log(queries_of[label] / len(queries))) for label in labels),

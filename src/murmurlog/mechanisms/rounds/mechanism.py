@@ -315,7 +315,7 @@ class Rounds(Mechanism):
             count = domain.size - len(held)
             many = pass_unheld(self.schedule, pool, decide, count=count, entropy=fakes)
             keys = unheld(
-                domain, count=many, held=held, text_keys=candidates.text_keys,
+                domain, count=many, held_keys=held, text_keys=candidates.text_keys,
                 entropy=entropy.stream("choose fakes", n),
             )  # fmt: skip
             chosen.append(keys.select(list(candidates.keys)).cast(keys_schema(candidates.keys)))
