@@ -25,6 +25,7 @@ from murmurlog.logs.screen import Screen
 from murmurlog.logs.source import Source
 from murmurlog.logs.source_batches import count_rows, size_of
 from murmurlog.logs.text_keys import TextKeys
+from murmurlog.logs.typed_rows import Selection
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
 
@@ -119,11 +120,11 @@ def read(
         since=moment_of("--since", since), until=moment_of("--until", until), keep=tuple(keep),
         screen=screen, deny=deny,
     )  # fmt: skip
+    selection = Selection(where=where or {}, keep=[*keep.values()], urls=cleaning.url is not None)
     text_keys = TextKeys((entropy or SystemEntropy()).stream("keys"))
     advance = measure(say, total=partial(size_of if source.dialect else count_rows, source))
     result = engine.read(
-        source, cleaning, where=where or {}, keep=[*keep.values()], unit=unit, text_keys=text_keys,
-        say=say, advance=advance,
+        source, selection, cleaning, unit=unit, text_keys=text_keys, say=say, advance=advance
     )  # fmt: skip
     log = Log(
         partitions=result.partitions, source=source, unit=unit, text_keys=text_keys, rows=result.counts.rows,

@@ -13,6 +13,14 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     import duckdb
 
+# Of a connection of DuckDB that types rows.
+SETTINGS = {
+    "arrow_large_buffer_size": "true",  # else a batch may not have 2 GB of text
+    "GLOBAL TimeZone": "UTC",  # else cursors use that of the machine
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_progress_bar": "false",
+}
 INCOMING = "incoming"  # the relation that a batch is
 BYTES_A_BATCH = 32_000_000
 MOST_BYTES_OF_STRINGS = 1 << 30  # with offsets of 32 bits

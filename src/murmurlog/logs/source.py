@@ -149,12 +149,14 @@ def find(path: str, options: SourceOptions | None = None) -> Source:
         )
     if table and kind.format != "duckdb":
         raise UsageError(f"'::{table}' names a table, but {files[0].name} is not a .duckdb file")
+    if kind.format == "duckdb" and len(files) > 1:
+        raise InputError("give one .duckdb file at a time, as file.duckdb::table")
     source = Source(
         format=kind.format,
         files=files,
         compressions=tuple(k.compression for k in kinds.values()),
         encodings=tuple(k.encoding for k in kinds.values()),
-        table=table or None,
+        table=table_of(files[0], table or None) if kind.format == "duckdb" else None,
         lines=kind.lines,
         column_names=(),
         columns={},
@@ -163,8 +165,6 @@ def find(path: str, options: SourceOptions | None = None) -> Source:
         time_format=options.time_format,
         missing=tuple(options.missing or ()),
     )
-    if kind.format == "duckdb":
-        source = replace(source, table=_table(source))
     headers = {file: _columns_of(source, file, k) for file, k in kinds.items()}
     names = headers[files[0]]
     for file, header in headers.items():
@@ -200,7 +200,7 @@ def guess(path: str, format: str | None = None) -> dict[str, str]:
         file = files_at(path)[0]
     except (InputError, UsageError):
         return {}
-    name_format, compression = _format_or_none(file) or (None, compression_of(file))
+    name_format, compression = _parse_name(file)
     format = format or name_format
     if format in KEYED:
         return _guess_keys(file, compression)
@@ -313,7 +313,7 @@ def _kind(file: Path, options: SourceOptions) -> _Kind | None:
     except UnicodeEncodeError:
         raise InputError(f"the name {file.name!r} is not UTF-8: rename the file") from None
     shape, encoding, delimiter = options.shape, options.encoding, options.delimiter
-    format, packed = _format_or_none(file) or (None, compression_of(file))
+    format, packed = _parse_name(file)
     settled = "--shape" if shape else "--format" if options.format else "name"
     format = options.format or format
     if format in ("parquet", "duckdb"):
@@ -367,22 +367,22 @@ def compression_of(file: Path) -> str | None:
     return COMPRESSIONS.get(file.name.lower().rpartition(".")[2])
 
 
-def _format_or_none(file: Path) -> tuple[str, str | None] | None:
+def _parse_name(file: Path) -> tuple[str | None, str | None]:
+    """The format and the compression that a file's name says; None where it says none."""
     names = file.name.lower().split(".")
     compression = COMPRESSIONS.get(names[-1])
     if compression == "zip" and file.exists():
         names = [*PurePosixPath(member_of(file).lower()).name.split("."), "zip"]
-    kind = FORMATS.get(names[-2] if compression and len(names) > 2 else names[-1])
-    if kind is None or (compression and kind not in TEXT):
-        return None
-    return kind, compression
+    format = FORMATS.get(names[-2] if compression and len(names) > 2 else names[-1])
+    return None if compression and format not in TEXT else format, compression
 
 
 def format_of(file: Path) -> tuple[str, str | None]:
     """(format, compression) by the file's name."""
-    if kind := _format_or_none(file):
-        return kind
-    raise InputError(_unknown_format(file))
+    format, compression = _parse_name(file)
+    if format is None:
+        raise InputError(_unknown_format(file))
+    return format, compression
 
 
 def _unknown_format(file: Path) -> str:
@@ -398,12 +398,6 @@ def _unknown_format(file: Path) -> str:
         f"has fields and a header. Or give --shape {'|'.join(SHAPES)} if it is one of these logs: "
         "'murmurlog profile' reads its rows and proposes a shape."
     )
-
-
-def _table(source: Source) -> str:
-    if len(source.files) > 1:
-        raise InputError("give one .duckdb file at a time, as file.duckdb::table")
-    return table_of(source.files[0], source.table)
 
 
 def table_of(file: Path, table: str | None) -> str:
@@ -433,7 +427,7 @@ def files_of(path: str) -> dict[Path, tuple[str | None, str | None]]:
     In a folder, files whose names say no format are left out if others do.
     """
     formats: dict[Path, tuple[str | None, str | None]] = {
-        file: _format_or_none(file) or (None, compression_of(file)) for file in files_at(path)
+        file: _parse_name(file) for file in files_at(path)
     }
     recognised = {file: kind for file, kind in formats.items() if kind[0]}
     return recognised if recognised and Path(path).is_dir() else formats

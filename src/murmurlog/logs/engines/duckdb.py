@@ -4,7 +4,7 @@ DuckDB is open only while a log is read, so that its memory is free for what fol
 """
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +18,7 @@ from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.logs import workspace
 from murmurlog.logs.cleaning import Cleaning, column_cleaners
 from murmurlog.logs.memory import MemoryPlan, least_memory
+from murmurlog.logs.row_typer import SETTINGS
 from murmurlog.logs.rows import ReadRows, RowCounts, RowReader, Texts
 from murmurlog.logs.source import Source
 from murmurlog.logs.source_batches import count_rows, size_of
@@ -43,14 +44,6 @@ OUT_OF_MEMORY = (
     "the engine ran out of memory or of disk space to spill to. Raise --memory, or set TMPDIR to a "
     "larger disk."
 )
-SETTINGS = {
-    "arrow_large_buffer_size": "true",  # else a batch may not have 2 GB of text
-    "preserve_insertion_order": "true",  # a log in order of time stays so
-    "GLOBAL TimeZone": "UTC",  # else cursors use that of the machine
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "enable_progress_bar": "false",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +62,9 @@ class DuckEngine:
     def read(
         self,
         source: Source,
+        selection: Selection,
         cleaning: Cleaning,
         *,
-        where: Mapping[str, str],
-        keep: Sequence[str],
         unit: str,
         text_keys: TextKeys,
         say: Callable[[str], None],
@@ -93,7 +85,7 @@ class DuckEngine:
 
         with _translate_errors(), self._open() as connection:
             batches = batches_of(
-                source, Selection(where=where, keep=keep, urls=cleaning.url is not None), connection,
+                source, selection, connection,
                 broken=counts.broken, read=partial(advance, rows=0), rows=self.memory.rows_a_batch,
             )  # fmt: skip
             with closing(batches):
@@ -129,6 +121,7 @@ def open_duckdb(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that uses so much memory, and the workspace's folder beyond that."""
     settings = SETTINGS | {
+        "preserve_insertion_order": "true",  # a log in order of time stays so
         "temp_directory": str(workspace.folder / "spill"),
         "memory_limit": f"{memory}B",
         "threads": str(max(1, min(workspace.threads, memory // READING_A_THREAD))),

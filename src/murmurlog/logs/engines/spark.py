@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -180,10 +180,9 @@ class SparkEngine:
     def read(
         self,
         source: Source,
+        selection: Selection,
         cleaning: Cleaning,
         *,
-        where: Mapping[str, str],
-        keep: Sequence[str],
         unit: str,
         text_keys: TextKeys,
         say: Callable[[str], None],
@@ -192,7 +191,6 @@ class SparkEngine:
         """The clean rows of a source in partitions of units."""
         from murmurlog.logs.spark_rows import source_rows
 
-        selection = Selection(where=where, keep=keep, urls=cleaning.url is not None)
         rows = source_rows(source, selection, self, read=partial(advance, rows=0))
         text_keys.draw_ahead(longest=MOST_BYTES_A_VALUE, members=LONGEST_LIST)
         bits = self._bits(rows.frame)

@@ -27,7 +27,7 @@ import pyarrow as pa
 from murmurlog.bundle.keys import NORMALISER
 from murmurlog.logs.cleaning import column_cleaners
 from murmurlog.logs.partitions import Sums, identity, shard_ends, sum_by_key
-from murmurlog.logs.row_typer import Batch, RowTyper, join_chunks
+from murmurlog.logs.row_typer import SETTINGS, Batch, RowTyper, join_chunks
 from murmurlog.logs.rows import RowCounts, RowReader, Rows, Texts, in_column
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.logs.workspace import open_workspace
@@ -42,16 +42,6 @@ SHARDS = 64  # ranges of keys, each of which one task adds up
 MEMORY = 1 << 28  # bytes for the rows of one partition; others go to a worker's disk
 ALIGNED = 64
 ELSEWHERE = bytes(8)  # in the place of the number of parts, which is never 0
-
-# Of DuckDB, as where it reads in this process; a worker has one core for a task.
-SETTINGS = {
-    "GLOBAL TimeZone": "UTC",
-    "arrow_large_buffer_size": "true",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "enable_progress_bar": "false",
-    "threads": "1",
-}
 
 Batches = Iterator[pa.RecordBatch]
 Values = Iterator[tuple[int, Any]]  # with their numbers
@@ -282,7 +272,7 @@ def read_pieces(batches: Batches, reader: RowReader, *, typer: RowTyper) -> Valu
 
     counts = RowCounts()
     with duckdb.connect() as connection:
-        for name, value in SETTINGS.items():
+        for name, value in {**SETTINGS, "threads": "1"}.items():  # a task has one core
             connection.execute(f"SET {name} = '{value}'")
         for batch in join_chunks(batches, ROWS_A_BATCH):
             rows, broken = Batch(batch, typer).type_rows(connection)

@@ -58,6 +58,38 @@ class Invented:
     labels: pa.Table | None = None  # kind, query, target: what was planted
 
 
+def generate(
+    *,
+    rows: int,
+    out: str | Path | None = None,
+    seed: int = 1,
+    like: str | None = None,
+    labels: str | Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Invented:
+    """A synthetic search log of so many rows: shaped like a real one, without real users.
+
+    The same seed gives the same log. `like` is "aol" or "zealous". The log is written to `out`, in the
+    format that its ending names, and what was planted in it to `labels`.
+    """
+    target = None if out is None else Path(out)
+    planted = None if labels is None else Path(labels)
+    if target:
+        check_target(target)
+    if planted:
+        if target is None:
+            raise UsageError("labels are written beside a log: give out, too")
+        check_labels(planted, like=like, out=target)
+    say(f"inventing {rows} rows")
+    log = invent(rows=rows, seed=seed, like=like, say=say)
+    if target:
+        say(f"writing {target.name}")
+        write(log, target)
+    if planted:
+        write_labels(log, planted)
+    return log
+
+
 def invent(
     *,
     rows: int,
