@@ -278,33 +278,33 @@ def _number(parts: list[_Part], text_keys: TextKeys) -> tuple[Integers, Keys, tu
 
 
 def _queries(finder: ItemFinder, rows: Rows) -> Items:
-    every = np.arange(rows.count)
+    all_rows = np.arange(rows.count)
     parts = [_Part.of(rows.query)]
-    return _combine(finder, rows, parts, unit=rows.unit, time=rows.time, row=every)
+    return _combine(finder, rows, parts, unit=rows.unit, time=rows.time, row=all_rows)
 
 
 def _clicks(finder: ItemFinder, rows: Rows) -> Items:
-    every = np.arange(rows.count)
+    all_rows = np.arange(rows.count)
     parts = [_Part.of(rows.query), _Part.of(rows.url)] if rows.url else [_Part.of(rows.query)]
-    return _combine(finder, rows, parts, unit=rows.unit, time=rows.time, row=every)
+    return _combine(finder, rows, parts, unit=rows.unit, time=rows.time, row=all_rows)
 
 
 def _keywords(finder: ItemFinder, rows: Rows) -> Items:
     """The words of each query."""
-    there = np.zeros(len(rows.query.keys), bool)
-    there[rows.query.codes] = True
-    queries = np.flatnonzero(there)
+    present = np.zeros(len(rows.query.keys), bool)
+    present[rows.query.codes] = True
+    queries = np.flatnonzero(present)
     words = cut_words(rows.texts.take(rows.query.ids[queries]))
-    many = np.zeros(len(there), np.int64)
-    many[queries] = np.diff(words.offsets.to_numpy())
-    start = np.cumsum(many) - many
+    words_per_query = np.zeros(len(present), np.int64)
+    words_per_query[queries] = np.diff(words.offsets.to_numpy())
+    start = np.cumsum(words_per_query) - words_per_query
     codes, first = number_keys(rows.text_keys.texts(words.values))
-    holder = np.repeat(queries, many[queries])
+    holder = np.repeat(queries, words_per_query[queries])
     names = WordNames(rows.query.ids[holder[first]], first - start[holder[first]])
     once = first_of_each(holder, codes)  # a word that a query repeats is one
-    codes, many = codes[once], np.bincount(holder[once], minlength=len(there))
-    start = np.cumsum(many) - many
-    times = many[rows.query.codes]
+    codes, words_per_query = codes[once], np.bincount(holder[once], minlength=len(present))
+    start = np.cumsum(words_per_query) - words_per_query
+    times = words_per_query[rows.query.codes]
     row = np.repeat(np.arange(rows.count), times)
     # The words of a row are those from its query's start on.
     at = runs(start[rows.query.codes], times)
@@ -337,8 +337,8 @@ def _pairs(finder: ItemFinder, rows: Rows) -> Items:
     near &= query[1:] != query[:-1]
     at = np.flatnonzero(near)
     if finder.published is not None:
-        both = finder.is_published(rows, query[at], order[at])
-        at = at[both & finder.is_published(rows, query[at + 1], order[at])]
+        first_published = finder.is_published(rows, query[at], order[at])
+        at = at[first_published & finder.is_published(rows, query[at + 1], order[at])]
     parts = [_Part.of(rows.query, order[at]), _Part.of(rows.query, order[at + 1])]
     return _combine(finder, rows, parts, unit=unit[at], time=time[at], row=order[at])
 
@@ -400,11 +400,11 @@ def _in_sequence(finder: ItemFinder, rows: Rows) -> Integers:
     The order is total in all that an item consists of: else other units' rows could change it (A7).
     """
     order = np.arange(rows.count)
-    alike = (rows.unit[1:] == rows.unit[:-1]) & (rows.time[1:] == rows.time[:-1])
-    if not alike.any():
+    ties = (rows.unit[1:] == rows.unit[:-1]) & (rows.time[1:] == rows.time[:-1])
+    if not ties.any():
         return order
     queries = _queries(replace(finder, kind="query", published=None), rows)
-    return sort_ties(order, alike, queries.item, queries.ranks)
+    return sort_ties(order, ties, queries.item, queries.ranks)
 
 
 _MAKERS: Mapping[str, Callable[[ItemFinder, Rows], Items]] = {

@@ -255,8 +255,8 @@ def _spark_nested_type(what: str, inner: Sequence[tuple[str, Kind]]) -> str | No
     if what == "struct":
         fields = (f"`{name.replace('`', '``')}`:{part.spark}" for name, part in inner)
         return f"struct<{','.join(fields)}>"
-    of = ",".join(str(part.spark) for _, part in inner)
-    return f"map<{of}>" if what == "map" else f"array<{of}>"
+    types = ",".join(str(part.spark) for _, part in inner)
+    return f"map<{types}>" if what == "map" else f"array<{types}>"
 
 
 def _leaf(physical: str, logical: Mapping[str, Any]) -> Kind:
@@ -268,8 +268,8 @@ def _leaf(physical: str, logical: Mapping[str, Any]) -> Kind:
         name = f"{'' if logical['isSigned'] else 'u'}int{logical['bitWidth']}"
     elif kind in ("Time", "Timestamp"):
         zone = bool(logical["isAdjustedToUTC"])
-        fine = logical["timeUnit"] == "nanoseconds"
-        name = kind.lower() + " with zone" * zone + " in nanoseconds" * fine
+        is_nano = logical["timeUnit"] == "nanoseconds"
+        name = kind.lower() + " with zone" * zone + " in nanoseconds" * is_nano
     elif kind in ("None", "Undefined"):
         name = _BARE.get(physical, physical.lower())
     else:

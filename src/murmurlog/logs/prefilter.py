@@ -51,8 +51,8 @@ def _part(kind: str, argument: Any) -> str:
         return ""
     if kind in REPEATS:
         least, most, repeated = argument
-        many = f"{{{min(least, MOST_REPEATED)},}}" if most > 1 else "" if least else "?"
-        return f"(?:{_sequence(repeated)}){many}"
+        repetition = f"{{{min(least, MOST_REPEATED)},}}" if most > 1 else "" if least else "?"
+        return f"(?:{_sequence(repeated)}){repetition}"
     match kind, argument:
         case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY", _:
             return _set(kind, argument)

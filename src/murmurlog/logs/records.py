@@ -261,9 +261,9 @@ def _check_quotes(text: bytes, dialect: Dialect, name: str, line: int) -> None:
     after = data[quotes + 1]
     closes = borders[after] | ((after == CR) & (data[quotes + 2] == LF))
     opens = np.arange(len(quotes)) % 2 == 0
-    fine = np.where(opens, borders[before], closes)
-    if not fine.all():
-        wrong = int(quotes[np.argmin(fine)])
+    valid = np.where(opens, borders[before], closes)
+    if not valid.all():
+        wrong = int(quotes[np.argmin(valid)])
         raise InputError(_misplaced_quote(name, line + text.count(b"\n", 0, wrong)))
     if len(quotes) % 2:
         opening = quotes[opens & (before != QUOTE)]

@@ -286,7 +286,7 @@ class RoutedRows:
             ]
 
         parts = self.workspace.map(settle, range(1 << self.reader.bits))
-        partitions = LocalPartitions([part for some in parts for part in some], self.workspace)
+        partitions = LocalPartitions([part for bucket in parts for part in bucket], self.workspace)
         return ReadRows(partitions=partitions, counts=self.counts)
 
 
@@ -343,8 +343,8 @@ class RowReader:
                 continue
             waiting = [self.cut(Lines.join(waiting))]
             rows, size = waiting[0].rows, int(waiting[0].size.sum())
-            many = rows > self.most_rows or size > self.most_bytes
-            if used < 64 and many and (waiting[0].unit != waiting[0].unit[0]).any():
+            too_large = rows > self.most_rows or size > self.most_bytes
+            if used < 64 and too_large and (waiting[0].unit != waiting[0].unit[0]).any():
                 # Too many units: each goes to one of several smaller buckets.
                 smaller = [workspace.keep_runs(self.route(waiting.pop(), used, SPLIT_BITS))]
                 for piece in pieces[number + 1 :]:
@@ -444,8 +444,8 @@ class RowReader:
             return self.settle(_first_lines(lines, order, new, large))
         first = order[new]  # of each unit a row
         unit, time = np.cumsum(new, dtype=np.int32) - np.int32(1), lines.time.take(order)
-        if (inside := order_in_time(unit, time)) is not None:
-            order, time = order[inside], time[inside]
+        if (in_time := order_in_time(unit, time)) is not None:
+            order, time = order[in_time], time[in_time]
         columns = [
             _number_column(keys, in_column(lines.text_id, place)).at(order)
             for place, keys in enumerate(lines.keys)
@@ -471,10 +471,10 @@ class RowReader:
 
     def _queries(self, queries: TextColumn) -> tuple[Keys, Mask, Mapping[str, Mask]]:
         """The keys of clean queries, which rows have one, and under each reason to drop some these rows."""
-        keys, there = queries.keys(self.text_keys), ~queries.nulls
+        keys, present = queries.keys(self.text_keys), ~queries.nulls
         # Most queries are clean as they are; the others are looked at once for each distinct text.
         suspects = self.cleaning.suspects(queries.data, queries.start, queries.length)
-        rows = np.flatnonzero(there & suspects)
+        rows = np.flatnonzero(present & suspects)
         codes, first = number_keys(keys.take(rows, axis=0))
         texts = queries.texts.take(pa.array(rows[first]))
         places, clean = changed_queries(texts, self.cleaning)
@@ -483,12 +483,12 @@ class RowReader:
             clean_keys = keys.take(rows[first], axis=0)
             clean_keys[places] = self.text_keys.texts(texts.take(pa.array(places)))
             keys[rows] = clean_keys.take(codes, axis=0)
-            there[rows] = texts.is_valid().to_numpy(zero_copy_only=False)[codes]
+            present[rows] = texts.is_valid().to_numpy(zero_copy_only=False)[codes]
         reasons = {}
         for reason, hit in screen_texts(texts, self.cleaning).items():
             reasons[reason] = np.zeros(len(keys), bool)
             reasons[reason][rows] = hit[codes]
-        return keys, there, reasons
+        return keys, present, reasons
 
     def _urls(self, urls: TextColumn) -> tuple[Keys, Mask, Mask]:
         """The keys of clean urls, and for which rows the source has a url, and one that can be read."""
@@ -597,12 +597,12 @@ def _first_lines(lines: Lines, order: Integers, new: Mask, large: Mask, *, more:
         # What the row is: its id only says where its texts are.
         words = [word for keys in record.keys for word in keys.T]
         ranks = [] if record.rank is None else [record.rank]
-        inside = np.lexsort((*ranks, *reversed(words), record.size, record.time))
-        used = np.cumsum(record.size[inside], dtype=np.int64)
-        fits = (np.arange(record.rows) < MOST_ROWS_A_UNIT) & (used <= MOST_BYTES_A_UNIT)
+        in_time = np.lexsort((*ranks, *reversed(words), record.size, record.time))
+        bytes_so_far = np.cumsum(record.size[in_time], dtype=np.int64)
+        fits = (np.arange(record.rows) < MOST_ROWS_A_UNIT) & (bytes_so_far <= MOST_BYTES_A_UNIT)
         # The first that does not fit ends the unit: what follows it is not looked at.
         end = record.rows if fits.all() else int(np.argmin(fits)) + more
-        parts.append(unit[inside[:end]])
+        parts.append(unit[in_time[:end]])
     return lines.at(np.sort(np.concatenate(parts)))
 
 

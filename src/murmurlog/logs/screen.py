@@ -142,11 +142,11 @@ class Screen:
         places = pc.indices_nonzero(may)
         if not len(places) or self.prefilters is None:
             return places
-        some = queries.take(places)
+        candidates = queries.take(places)
         # Joiners and digits of other scripts are not ASCII.
-        may = pc.invert(pc.string_is_ascii(some))
+        may = pc.invert(pc.string_is_ascii(candidates))
         for expression in self.prefilters:
-            may = pc.or_(may, pc.match_substring_regex(some, expression))
+            may = pc.or_(may, pc.match_substring_regex(candidates, expression))
         return places.filter(may)
 
     def hits(self, text: str) -> list[str]:
@@ -269,17 +269,17 @@ def matcher(entries: frozenset[str], keys: str | None = None) -> Callable[[str],
     Joiners are ignored in both: they are invisible. With canonical keys an entry is folded as queries
     are; a prefix loses its scheme and www., and if it is a whole address its key is denied, too.
     """
-    whole, prefixes, clean_key = set(), set(), cleaner(keys)
+    exact, prefixes, clean_key = set(), set(), cleaner(keys)
     for entry in entries:
         entry = entry.rstrip()
         if not entry.endswith("*"):
-            whole.add(without_joiners(clean_key(entry) or ""))
+            exact.add(without_joiners(clean_key(entry) or ""))
         elif clean := normalise(entry[:-1]):
             # A space before the * stays: "new york *" is not the start of "new yorker".
             clean = without_joiners(clean) + " " * entry[:-1].endswith(" ")
             if keys is not None:
                 clean = without_start(clean)
-                whole.add(without_joiners(clean_key(clean) or ""))
+                exact.add(without_joiners(clean_key(clean) or ""))
             prefixes.add(clean)
         else:
             raise UsageError("a denied query is only '*', which would drop every query: remove it")
@@ -287,6 +287,6 @@ def matcher(entries: frozenset[str], keys: str | None = None) -> Callable[[str],
 
     def is_denied(query: str) -> bool:
         bare = without_joiners(query)
-        return bare in whole or any(bare[:n] in prefixes for n in lengths)
+        return bare in exact or any(bare[:n] in prefixes for n in lengths)
 
     return is_denied

@@ -279,19 +279,19 @@ def _kinds(path: str, options: SourceOptions) -> dict[Path, _Kind]:
 
 def files_at(path: str) -> list[Path]:
     """The files of a path, folder or glob; raises InputError if there are none."""
-    here = Path(path)
-    if not here.is_dir():
-        return _files(here, path)
+    location = Path(path)
+    if not location.is_dir():
+        return _files(location, path)
     hidden = (".", "_")  # left out by Spark, too
-    return [f for f in sorted(here.iterdir()) if f.is_file() and not f.name.startswith(hidden)]
+    return [f for f in sorted(location.iterdir()) if f.is_file() and not f.name.startswith(hidden)]
 
 
-def _files(here: Path, path: str) -> list[Path]:
-    if here.is_file():
-        return [here]
+def _files(location: Path, path: str) -> list[Path]:
+    if location.is_file():
+        return [location]
     if any(c in path for c in "*?["):
-        root = Path(here.anchor) if here.is_absolute() else Path()
-        pattern = str(here.relative_to(here.anchor)) if here.is_absolute() else path
+        root = Path(location.anchor) if location.is_absolute() else Path()
+        pattern = str(location.relative_to(location.anchor)) if location.is_absolute() else path
         try:
             files = sorted(f for f in root.glob(pattern) if f.is_file())
         except ValueError as error:
@@ -299,10 +299,10 @@ def _files(here: Path, path: str) -> list[Path]:
         if files:
             return files
         raise InputError(f"no file matches {path!r}: check the folder and the ending")
-    beside: list[str] = []
+    neighbours: list[str] = []
     with suppress(OSError):
-        beside = os.listdir(here.parent)
-    near = did_you_mean(here.name, beside) or " Check the path."
+        neighbours = os.listdir(location.parent)
+    near = did_you_mean(location.name, neighbours) or " Check the path."
     raise InputError(f"there is no file or folder {path!r}.{near}")
 
 

@@ -79,13 +79,13 @@ def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
         name: _common([kinds[name] for kinds in types.values() if name in kinds], name, source.name)
         for name in names
     }
-    alike: dict[tuple[Kind | None, ...], list[Path]] = {}
+    groups: dict[tuple[Kind | None, ...], list[Path]] = {}
     for file, kinds in types.items():
-        alike.setdefault(tuple(kinds.get(name) for name in names), []).append(file)
+        groups.setdefault(tuple(kinds.get(name) for name in names), []).append(file)
     with translate_errors():
         frames = [
-            _alike(engine, files, dict(zip(names, kinds, strict=True)), common)
-            for kinds, files in alike.items()
+            _read_group(engine, files, dict(zip(names, kinds, strict=True)), common)
+            for kinds, files in groups.items()
         ]
         read = sum(count for _, count in frames)
         if read != len(source.files):
@@ -93,7 +93,7 @@ def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
                 f"Spark would read {read} of the {len(source.files)} files of the source: rename "
                 "those that begin with _ or ."
             )
-        return reduce(lambda some, more: some.union(more), (frame for frame, _ in frames))
+        return reduce(lambda frame, other: frame.union(other), (frame for frame, _ in frames))
 
 
 def _common(kinds: Sequence[Kind], name: str, source_name: str) -> str:
@@ -117,7 +117,7 @@ def _common(kinds: Sequence[Kind], name: str, source_name: str) -> str:
     return max(distinct, key=lambda kind: [int(digits) for digits in re.findall(r"\d+", kind)])
 
 
-def _alike(
+def _read_group(
     engine: SparkEngine,
     files: Sequence[Path],
     kinds: Mapping[str, Kind | None],
@@ -126,12 +126,12 @@ def _alike(
     """The columns of files that have the same ones, cast to common types; and how many it reads."""
     from pyspark.sql.types import StructType
 
-    there = {name: kind for name, kind in kinds.items() if kind and kind.name != NOTHING}
-    schema = ", ".join(f"{_name(name)} {kind.spark}" for name, kind in there.items())
+    present = {name: kind for name, kind in kinds.items() if kind and kind.name != NOTHING}
+    schema = ", ".join(f"{_name(name)} {kind.spark}" for name, kind in present.items())
     reader = engine.session.read.options(**LITERALLY).schema(schema or StructType([]))
     frame = reader.parquet(*map(literal, files))
     cast = [
-        f"CAST({_name(name) if name in there else 'NULL'} AS {kind}) AS {_name(name)}"
+        f"CAST({_name(name) if name in present else 'NULL'} AS {kind}) AS {_name(name)}"
         for name, kind in common.items()
     ]
     return frame.selectExpr(*cast), len(frame.inputFiles())

@@ -61,8 +61,8 @@ def check_time_format(text: str) -> str:
     directives = [letter for letter in letters if letter != "%"]
     for letter in ("d", "M", "S", "f", "p", "z"):
         _check_once(time_format, directives, (letter,))
-    for some in _ALIKE:
-        _check_once(time_format, directives, some)
+    for letters_alike in _ALIKE:
+        _check_once(time_format, directives, letters_alike)
     used = set(directives)
     if not (used & {"Y", "y"} and used & {"m", "b", "B"} and "d" in used):
         raise UsageError(

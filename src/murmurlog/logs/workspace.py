@@ -269,8 +269,8 @@ class Workspace:
     def read(self, path: Path, *, mapped: bool = False) -> Any:
         """The value in a file; if mapped, its arrays stay there."""
         with open(path, "rb") as source:
-            (many,) = np.frombuffer(source.read(8), np.int64)
-            sizes = np.frombuffer(source.read(8 * many), np.int64)
+            (number,) = np.frombuffer(source.read(8), np.int64)
+            sizes = np.frombuffer(source.read(8 * number), np.int64)
             head = source.read(sizes[0])
             if mapped:
                 ends = source.tell() + np.append(0, np.cumsum(sizes[1:]))

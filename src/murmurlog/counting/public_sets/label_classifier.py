@@ -60,8 +60,8 @@ def learn(examples: Listed, *, name: str) -> Learned:
     words_of: dict[str, Counter[str]] = {label: Counter() for label in labels}
     for query, label in zip(queries, stated, strict=True):
         words_of[label].update(set(query.split(" ")))
-    every: Counter[str] = sum(words_of.values(), Counter())
-    words = sorted(every, key=lambda word: (-every[word], word))[:MOST_WORDS]
+    word_counts: Counter[str] = sum(words_of.values(), Counter())
+    words = sorted(word_counts, key=lambda word: (-word_counts[word], word))[:MOST_WORDS]
     totals = [queries_of[label] + 2 * SMOOTHING for label in labels]
 
     def score(word: str, label: str, total: float) -> int:

@@ -143,9 +143,9 @@ class Sequences:
         parts, places, start = [], [], 0
         for length in self._lengths:
             end = start + len(self.words) ** length
-            here = np.flatnonzero((indices >= start) & (indices < end))
-            parts.append(self._of_length(length, indices[here] - start).cast(kind))
-            places.append(here)
+            rows = np.flatnonzero((indices >= start) & (indices < end))
+            parts.append(self._of_length(length, indices[rows] - start).cast(kind))
+            places.append(rows)
             start = end
         order = np.argsort(np.concatenate(places))
         joined = pa.chunked_array(parts, kind).take(pa.array(order))
@@ -344,8 +344,8 @@ def _clean_lines(
         )
     fields = [lines]
     if columns == 2:
-        both = pc.split_pattern(lines, "\t").flatten()
-        fields = [both.take(pa.array(np.arange(i, len(both), 2))) for i in (0, 1)]
+        parts = pc.split_pattern(lines, "\t").flatten()
+        fields = [parts.take(pa.array(np.arange(i, len(parts), 2))) for i in (0, 1)]
     clean = [_keys(fields[0], keys)]
     if columns == 2:
         clean.append(_urls(fields[1], url) if url else _keys(fields[1], keys))

@@ -261,9 +261,9 @@ def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sum
 def merge(batches: Batches, reader: RowReader) -> Values:
     """The sums of each shard."""
     for shard, pieces in _group_values(batches, reader):
-        every = [*pieces]
-        keys = np.concatenate([sums.keys for sums in every])
-        yield shard, sum_by_key(keys, np.concatenate([sums.sums for sums in every]))
+        parts = [*pieces]
+        keys = np.concatenate([sums.keys for sums in parts])
+        yield shard, sum_by_key(keys, np.concatenate([sums.sums for sums in parts]))
 
 
 def read_pieces(batches: Batches, reader: RowReader, *, typer: RowTyper) -> Values:

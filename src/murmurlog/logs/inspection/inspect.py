@@ -152,8 +152,8 @@ def _of_sample(source: str, format: str, sample: Sample) -> Inspection:
         forms[name] = form
         share = 1.0 if name in sample.typed_times else form.share if form else 0.0
         facts[name] = facts_of(values, times=share)
-    some = any(sample.columns.values())
-    roles = propose({name: values if some else None for name, values in facts.items()})
+    has_values = any(sample.columns.values())
+    roles = propose({name: values if has_values else None for name, values in facts.items()})
     _check_required(source, roles, tuple(sample.columns))
     _check_events(roles, sample.columns, facts)
     time = forms.get(roles.get("time", ""))

@@ -147,8 +147,8 @@ def _first_queries(
     query[wrong] = _zipf(rng.random(int(wrong.sum())), size=text.VARIED, s=b.zipf_s, q=b.zipf_q)
     edge = b.wrong
     for kind, (share, number) in others.items():
-        there = (chance >= edge) & (chance < edge + share)
-        query[there] = text.pack(kind, number[there])
+        mask = (chance >= edge) & (chance < edge + share)
+        query[mask] = text.pack(kind, number[mask])
         edge += share
     return query, wrong
 
@@ -168,17 +168,17 @@ def _interesting(
     The most asked ones stay: there a few places are a large step in popularity.
     """
     group = len(text.TOPICS) * text.SIBLINGS
-    which = rng.random(len(query))
-    topic = text.uniform(2 * user + (which < INTERESTED / 2), seed + 4) * len(text.TOPICS)
+    draw = rng.random(len(query))
+    topic = text.uniform(2 * user + (draw < INTERESTED / 2), seed + 4) * len(text.TOPICS)
     near = query // group * group + topic.astype(np.int64) * text.SIBLINGS + query % text.SIBLINGS
-    there = (which < INTERESTED) & (query >= 10 * group) & (query < shared - group)
-    return np.where(there, near, query)
+    mask = (draw < INTERESTED) & (query >= 10 * group) & (query < shared - group)
+    return np.where(mask, near, query)
 
 
 def _favourites(rng: np.random.Generator, *, seed: int, user: Ints) -> Ints:
     """For each place one of its user's favourite sites, always spelled the same way."""
-    which = np.minimum(rng.geometric(0.5, len(user)), FAVOURITES)
-    favourite = user * (FAVOURITES + 1) + which
+    number = np.minimum(rng.geometric(0.5, len(user)), FAVOURITES)
+    favourite = user * (FAVOURITES + 1) + number
     site = _zipf(text.uniform(favourite, seed + 2), size=text.SITES, s=SITE_S, q=SITE_Q)
     form = (text.uniform(favourite, seed + 3) * text.FORMS).astype(np.int64)
     return np.asarray(site * text.FORMS + form)
@@ -186,9 +186,9 @@ def _favourites(rng: np.random.Generator, *, seed: int, user: Ints) -> Ints:
 
 def _other_form(rng: np.random.Generator, query: Ints, *, start: Ints) -> Ints:
     """The queries, but after the first of its mission each name of a site in a form other than the last."""
-    there = np.flatnonzero((text.kind_of(query) == text.SITE) & (start < np.arange(len(query))))
+    places = np.flatnonzero((text.kind_of(query) == text.SITE) & (start < np.arange(len(query))))
     step = np.zeros(len(query), np.int64)
-    step[there] = rng.integers(1, text.FORMS, len(there))
+    step[places] = rng.integers(1, text.FORMS, len(places))
     steps = np.cumsum(step)
     number = query & (text.NUMBERS - 1)
     form = (number + steps - steps[start]) % text.FORMS
@@ -200,8 +200,8 @@ def _revisit(rng: np.random.Generator, share: float, base: Ints, *, user: Ints, 
     place = np.arange(len(user))
     first = np.maximum.accumulate(np.where(begins(user), place, 0))
     earlier = first + (rng.random(len(user)) * (place - first)).astype(np.int64)
-    there = at & (rng.random(len(user)) < share) & _varies(base[earlier])
-    return np.where(there, base[earlier], base)
+    mask = at & (rng.random(len(user)) < share) & _varies(base[earlier])
+    return np.where(mask, base[earlier], base)
 
 
 def _spell(base: Ints, variant: Ints, *, special: Facts, wrong: Facts) -> Ints:

@@ -116,10 +116,10 @@ def _owner(query: Ints, rank: Ints) -> Ints:
     return np.where(rank <= 2, root(query), query)
 
 
-def _intent(bits: Unsigned, of: Ints) -> Ints:
-    """The intent that a result serves, of so many: three quarters, or a half, serve the first."""
+def _intent(bits: Unsigned, intents: Ints) -> Ints:
+    """The intent that a result serves, of that many: three quarters, or a half, serve the first."""
     quarter = (bits >> np.uint64(4)).astype(np.int64) & 3
-    return np.asarray(np.maximum(quarter - (4 - of), 0))
+    return np.asarray(np.maximum(quarter - (4 - intents), 0))
 
 
 def result(query: Ints, rank: Ints) -> tuple[npt.NDArray[np.float64], Ints]:
@@ -193,11 +193,11 @@ def texts(query: Ints) -> pa.Array:
     kind = kind_of(query)
     phrases = _phrases(root(query))
     for variant, spell in SPELLED.items():
-        there = kind == variant
-        if there.any():
-            number = query[there] & (NUMBERS - 1)
-            spelled = spell(number, phrases.filter(pa.array(there)))
-            phrases = pc.replace_with_mask(phrases, pa.array(there), spelled)
+        mask = kind == variant
+        if mask.any():
+            number = query[mask] & (NUMBERS - 1)
+            spelled = spell(number, phrases.filter(pa.array(mask)))
+            phrases = pc.replace_with_mask(phrases, pa.array(mask), spelled)
     return phrases
 
 
@@ -318,8 +318,8 @@ def labels(query: Ints, spelled: pa.Array, *, host: Ints, specialised: Ints) -> 
     """
 
     def of_kind(kind: int) -> tuple[Ints, pa.Array]:
-        there = kind_of(query) == kind
-        return query[there], spelled.filter(pa.array(there))
+        mask = kind_of(query) == kind
+        return query[mask], spelled.filter(pa.array(mask))
 
     shared = query[query < NUMBERS]
     popular = host[host < LABELLED_HOSTS]
