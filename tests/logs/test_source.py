@@ -18,9 +18,9 @@ from log_readers import read_rows
 
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs import formats
+from murmurlog.logs.inputs import copy_standard_input
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
-from murmurlog.logs.standard_input import on_disk
 
 KEYS = {"user": "user", "query": "query"}
 
@@ -198,7 +198,7 @@ def test_standard_input_is_copied_to_a_private_folder_that_is_gone_afterwards(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     pipe(monkeypatch, b"user;query\na;x\n")
     ends = pytest.raises(ZeroDivisionError) if failing else nullcontext()
-    with ends, on_disk("-", SourceOptions(format="csv")) as path:
+    with ends, copy_standard_input("-", SourceOptions(format="csv")) as path:
         assert stat.S_IMODE(os.stat(Path(path).parent).st_mode) == 0o700
         assert rows_of(path, delimiter=";") == ([("a", "x")], {})
         assert 1 / (not failing)
@@ -211,7 +211,7 @@ def test_standard_input_needs_a_format_and_something_in_it(monkeypatch):
         (SourceOptions(), "give --format csv"),
         (SourceOptions(format="csv"), "nothing is piped"),
     ):
-        with pytest.raises(UsageError, match=why), on_disk("-", options):
+        with pytest.raises(UsageError, match=why), copy_standard_input("-", options):
             pass
-    with on_disk("log.csv", SourceOptions()) as path:
+    with copy_standard_input("log.csv", SourceOptions()) as path:
         assert path == "log.csv"

@@ -103,5 +103,5 @@ def count_queries(shard: Sums) -> Integers:
 
 
 def _bins(words: Integers, clicked: Mask) -> Integers:
-    """The place of each in the bins: by length, clicks first."""
+    """The bin of each search: by length, clicks first."""
     return np.asarray(2 * words + ~clicked)

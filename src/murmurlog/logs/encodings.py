@@ -36,7 +36,7 @@ _BY_CODEC = {_canonical(name): name for name in ENCODINGS} | {"utf-8-sig": "utf-
 
 
 def check_encoding(name: str) -> str:
-    """Our name of an encoding, whichever of its names is given; raises UsageError if it is not read."""
+    """The name of an encoding in `ENCODINGS`, from any of its names; raises UsageError if it is not read."""
     codec = _canonical(name)
     if codec in _BY_CODEC:
         return _BY_CODEC[codec]

@@ -54,7 +54,7 @@ class Shape:
 
     @property
     def well_known(self) -> bool:
-        """Whether it is that of a known log. Such files may begin with a header and may have been
+        """Whether this is the shape of a well-known log. Such files may begin with a header and may have been
         concatenated: a record that holds the names of the columns, ignoring case, is not a row."""
         return self.name in SHAPES
 

@@ -58,7 +58,7 @@ class Partitions(Protocol[T_co]):
     def derive_with(
         self, answers: "Answers", work: Callable[[T_co, Columns], U]
     ) -> "Partitions[U]":
-        """The same of each value and what the ranges of sums answered about its keys, or about more."""
+        """What `work` makes of each value and the answers about its keys (or about more keys), computed once."""
 
     def results(self, work: Callable[[T_co], U]) -> Iterator[U]:
         """What `work` makes of each value, brought here one after the other."""
@@ -70,7 +70,7 @@ class Partitions(Protocol[T_co]):
         """A value that is opened inside `work`: what is public, or was published."""
 
     def set_aside(self) -> None:
-        """Reserves room for what is kept from now on: as much as is kept now."""
+        """Reserves as much disk space as all values take now, for values that are stored from now on."""
 
     def close(self) -> None:
         """Deletes the values."""
@@ -89,13 +89,12 @@ class Shards(Protocol):
 
 
 class SummedShards(Shards, Protocol):
-    """The same of values of partitions, to which answers go back."""
+    """Sums of values of partitions, which can send answers about keys back to the partitions."""
 
     def answer(self, work: "Answer[U]") -> "tuple[list[U], Answers]":
         """What `work` makes of each range and its number: a result, places of keys, and columns about these keys.
 
-        Places ascend. What goes back to partitions never comes together in one place: that may be as large as
-        the sums.
+        Places ascend. The answers are never in one place: together they may be as large as the sums.
         """
 
 
@@ -226,7 +225,7 @@ class LocalShards:
 
 @dataclass(frozen=True, eq=False)
 class _ShardResult(Generic[U]):
-    """What became of a range of sums."""
+    """The result of a range of sums, and the answers about its keys."""
 
     result: U
     columns: Handle[Columns]
@@ -250,7 +249,7 @@ class LocalAnswers:
 
 @dataclass(frozen=True, eq=False)
 class SharedAnswers:
-    """Answers in a list, all of which each partition is given."""
+    """Answers in a list; each partition gets all of them."""
 
     columns: Sequence[Columns]
 
@@ -279,7 +278,7 @@ def sum_by_key(keys: Keys, values: Integers) -> Sums:
 
 
 def group_sums(keys: Keys, values: Integers) -> tuple[Sums, npt.NDArray[np.int32]]:
-    """The same, and of each row the place of its key."""
+    """The sums of values with equal keys, and of each row the place of its key among them."""
     codes = np.zeros(len(keys), np.int32)
     if not len(keys):
         return Sums(NO_KEYS, values[:0].astype(np.int64)), codes

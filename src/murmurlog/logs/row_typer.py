@@ -38,7 +38,7 @@ class RowTyper:
     """
 
     columns: tuple[str, ...]  # in this order
-    texts: Mapping[str, str]  # of these the ones that are a column of the batch, and which
+    texts: Mapping[str, str]  # the column of the batch, for those that are one unchanged
     statement: str | None  # SQL of the others
 
     @classmethod

@@ -549,7 +549,7 @@ def _sound_rows(
 
 
 def not_utf8(texts: pa.Array) -> Mask:
-    """Which texts are not what they should be: a writer of files may not look."""
+    """Which texts are not UTF-8: a writer of files may not have checked."""
     wrong = np.zeros(len(texts), bool)
     try:
         texts.validate(full=True)

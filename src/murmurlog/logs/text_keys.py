@@ -24,7 +24,7 @@ from murmurlog.logs.workspace import Resident
 from murmurlog.privacy.sampler import MOST_LISTED, Entropy, Keys, SystemEntropy, mix
 
 LANES = 4
-TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
+TEXTS_AT_ONCE = 16_000  # all that is computed about them fits into the CPU's cache
 MOST_IN_BLOCKS = 256  # bytes of such a text
 LEAST_BITS = 12  # of keys, by which a list is cut for look-ups
 MOST_PARTS = 8  # of a combination, where numbers are drawn ahead
@@ -245,7 +245,7 @@ def pad(data: Bytes, start: Integers, length: Integers) -> tuple[Bytes, Integers
 
 
 def blocks(texts: int) -> Iterator[slice]:
-    """So many texts in runs that stay in the CPU's cache with all that is known of them."""
+    """Slices of so many texts, small enough for the CPU's cache to hold all that is computed about one."""
     for first in range(0, texts, TEXTS_AT_ONCE):
         yield slice(first, min(first + TEXTS_AT_ONCE, texts))
 

@@ -61,7 +61,7 @@ class Handle(Generic[T]):
         self.value, self.file, self.size = None, None, 0
 
     def __del__(self) -> None:
-        # What nobody refers to any more takes no room: a log is counted many times in one evaluation.
+        # A value that nothing refers to takes no room: a log is counted many times in one evaluation.
         self.close()
 
 
@@ -173,7 +173,7 @@ def bytes_of_rows(columns: Iterable[Array], rows: int) -> int:
 
 
 class Resident:
-    """An object that values refer to and that stays in this process, also where they go to a file."""
+    """An object that stays in this process, also where values that refer to it go to a file."""
 
 
 class _Pickler(pickle.Pickler):
@@ -208,7 +208,7 @@ class Workspace:
         self._unused: list[Path] = []
         self._aside: tuple[Path, int] | None = None
         self.memory, self.threads = memory, threads
-        self._residents = dict[int, Resident]()  # held here: values in files only name them
+        self._residents = dict[int, Resident]()  # values in files have only their names
         self._pools, self._closed = WeakSet[ThreadPoolExecutor](), False
 
     @property
@@ -219,7 +219,7 @@ class Workspace:
             return self._folder()
 
     def close(self) -> None:
-        """From here on no value is kept and no file begun; waits for threads, which begin nothing more.
+        """Stores no further value and creates no further file; waits for the threads, which start nothing more.
 
         A stop can come while threads work and while nobody reads their results.
         """
@@ -342,9 +342,9 @@ class Workspace:
             )
 
     def set_aside(self) -> None:
-        """Reserves disk space for as much again as all values of now, beyond what memory has room for.
+        """Reserves as much disk space as all values take now, less what still fits into memory.
 
-        What is kept from then on takes it. A round keeps a part of what the round before it kept.
+        Values that are stored later use it. A round stores a part of what the round before it stored.
         """
         with self.lock:
             need = self._in_files + self._used - (self.memory - self._used)
@@ -375,7 +375,7 @@ class Workspace:
     def map(self, work: Callable[[T], R], inputs: Iterable[T]) -> Iterator[R]:
         """The results of `work` in the order of its inputs, of which no more are taken than threads need.
 
-        An error, or the end of who reads, stops what has not begun.
+        An error, or a reader that stops early, cancels the work that has not begun.
         """
         if self.threads == 1:
             yield from map(work, inputs)
@@ -398,7 +398,7 @@ class Workspace:
         self._trim()
 
     def _trim(self) -> None:
-        """Where memory is short: gives what work has left to the system, as allocators do not."""
+        """Returns freed memory to the system where memory is short; allocators keep it."""
         if _malloc_trim is not None and self._in_files:
             _malloc_trim(0)
 

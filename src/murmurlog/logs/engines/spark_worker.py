@@ -64,7 +64,7 @@ class PartitionTexts(Texts):
 
 
 class Packer:
-    """Makes bytes of values; those of larger ones than `in_rows` go to a file in a folder, if there is one.
+    """Makes bytes of values; more than `in_rows` bytes go to a file in a folder, if there is one.
 
     The numbers of the keys are in no value: they are sent once. Texts of partitions go to a file once.
     """
@@ -209,7 +209,7 @@ def _batch(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
 
 
 def _values(batches: Batches, reader: RowReader) -> Values:
-    """The values of a stream; one at a time is outside of Arrow."""
+    """The values of a stream, one after the other: only one is unpacked at a time."""
     for batch in batches:
         for number, value in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
             if number != COUNTS:
@@ -315,7 +315,7 @@ def _local_disk() -> Path:
 
 
 def _with_own_texts(rows: Rows) -> Rows:
-    """The rows with the clean texts that they have, each once."""
+    """The rows with texts of their own: the clean texts that they refer to, each once."""
     columns = [column for column in (rows.query, rows.url, *rows.kept_columns.values()) if column]
     texts = [rows.texts.take(column.ids) for column in columns]
     moved = [

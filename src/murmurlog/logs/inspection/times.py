@@ -1,4 +1,4 @@
-"""The format of a column of times: the one that reads most of its values as moments of our age.
+"""The format of a column of times: the one that reads most of its values as times from 1990 to 2100.
 
 Day and month are told apart by the values where one exceeds 12. Where too few values do, both formats
 are possible, and the owner is told so: one row must not decide.
@@ -94,7 +94,7 @@ def reads(values: Any, formats: Sequence[str]) -> list[Read]:
 
 
 def _time_sql(form: str) -> str:
-    """SQL: the moment of the text v in UTC if it is of our age, else null."""
+    """SQL: the time of the text v in UTC if its year is plausible, else null."""
     text = "trim(v)"
     if form == STANDARD:
         number = f"try_cast({text} AS DOUBLE)"

@@ -1,4 +1,4 @@
-"""Generated search logs: reproducible, shaped like real ones, without real users.
+"""Synthetic search logs: reproducible, shaped like real ones, without real users.
 
 Two models (docs/explanation/generate.md). The plain one: users' activity is log-normal; a user's
 rows fall into sessions; a query is one of a shared list with Zipf-Mandelbrot popularity, or the
@@ -48,7 +48,7 @@ MOST_ROWS = 2_000_000_000  # all are held in memory
 
 @dataclass(frozen=True, kw_only=True)
 class Invented:
-    """An invented log: its rows and how it was made."""
+    """A synthetic log: its rows and how it was generated."""
 
     table: pa.Table  # user, time, query, url, rank
     rows: int
@@ -97,7 +97,7 @@ def invent(
     like: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Invented:
-    """An invented log of exactly this many rows; the same for the same seed.
+    """A synthetic log of exactly this many rows; the same for the same seed.
 
     With `like` its users are a part of that population, as many as make that many rows on average.
     """
