@@ -167,7 +167,7 @@ def test_an_object_that_changes_after_listing_is_named(store, tmp_path):
 def test_keys_cannot_leave_the_folder():
     for key in ("bucket/../../a", "bucket//a", "bucket/./a"):
         with pytest.raises(InputError, match="rename it"):
-            object_store._below(key, "bucket")
+            object_store._relative_path(key, "bucket")
 
 
 def test_a_step_that_takes_too_long_ends(monkeypatch):

@@ -102,20 +102,20 @@ class Bound:
 
     def _first_rows(self, items: Items) -> tuple[Integers, Integers]:
         # Equal rows of a unit are interchangeable, so this too is a total order (A7).
-        order = self._in_order(items)
+        order = self._order_rows(items)
         place = _places(items.unit)
         within_bound = place < self.per_unit
         return order[within_bound], place[within_bound]
 
     def _first_items(self, items: Items) -> tuple[Integers, Integers]:
-        order = self._in_order(items)
+        order = self._order_rows(items)
         new = first_of_each(items.unit, items.item[order])
         rows = np.flatnonzero(new)
         place = _places(items.unit[rows])
         within_bound = place < self.per_unit
         return order[rows[within_bound]], place[within_bound]
 
-    def _in_order(self, items: Items) -> Integers:
+    def _order_rows(self, items: Items) -> Integers:
         """The rows of units in order of time and then of the bytes of the item."""
         order = np.arange(len(items.unit))
         ties = (items.unit[1:] == items.unit[:-1]) & (items.time[1:] == items.time[:-1])

@@ -203,7 +203,7 @@ class ItemFinder:
             mask &= rows.url.codes >= 0
         if self.by is not None:
             column = rows.kept_columns[self.by.column]
-            public = np.append(_among(column, self.by.values, rows.text_keys), False)
+            public = np.append(_is_among(column, self.by.values, rows.text_keys), False)
             mask &= public[column.codes]
         if self.kind == "click" and self.published is not None:
             index = np.flatnonzero(mask)
@@ -222,7 +222,7 @@ class ItemFinder:
         return [] if self.by is None else [_Part.of(rows.kept_columns[self.by.column], row)]
 
 
-def _among(column: Column, values: Sequence[str], text_keys: TextKeys) -> Mask:
+def _is_among(column: Column, values: Sequence[str], text_keys: TextKeys) -> Mask:
     """Which of a column's texts are in a list."""
     keys = text_keys.texts(pa.array(values, pa.string()))
     return places_of(column.keys, keys[order_of_keys(keys)]) >= 0

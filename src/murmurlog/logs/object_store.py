@@ -181,31 +181,35 @@ def copy_source(address: str, folder: Path, say: Callable[[str], None]) -> str:
         if not objects:
             raise NotFound("there is no such object, and nothing below it")
     except StoreError as error:
-        raise _unreadable(store.name, error) from None
-    pattern = PATTERN.search(store.path)
-    root = (
-        store.path[: pattern.start()].rpartition("/")[0]
-        if pattern
-        else store.path.rpartition("/")[0]
-    )
+        raise _read_failure(store.name, error) from None
+    root = _root(store.path)
     for key, size in objects:
-        target = folder / _below(key, root)
+        target = folder / _relative_path(key, root)
         say(f"copying {target.name}: {size / 1e6:,.1f} MB")
         try:
             _copy_object(store, key, size, target)
         except StoreError as error:
             if isinstance(error, NotFound):
                 error = StoreError("it was listed, and is gone")
-            raise _unreadable(store.inside(key), error) from None
-    rest = _below(store.path, root)
-    return (f"{escape(str(folder))}/{rest}" if pattern else str(folder / rest)) + colons + table
+            raise _read_failure(store.inside(key), error) from None
+    rest = _relative_path(store.path, root)
+    return (
+        (f"{escape(str(folder))}/{rest}" if PATTERN.search(store.path) else str(folder / rest))
+        + colons
+        + table
+    )
 
 
-def _unreadable(name: str, error: StoreError) -> InputError:
+def _read_failure(name: str, error: StoreError) -> InputError:
     return InputError(f"{name} could not be read: {error}. Nothing was booked or written.")
 
 
-def _below(key: str, root: str) -> PurePosixPath:
+def _root(path: str) -> str:
+    """The folder of an object, or of a pattern what is before its first wildcard."""
+    return PATTERN.split(path, maxsplit=1)[0].rpartition("/")[0]
+
+
+def _relative_path(key: str, root: str) -> PurePosixPath:
     """The key as a path below its root; keys that would leave the folder are refused."""
     parts = key.removeprefix(root).removeprefix("/").split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
@@ -215,9 +219,8 @@ def _below(key: str, root: str) -> PurePosixPath:
 
 def _find(store: Store) -> list[tuple[str, int]]:
     """The keys and sizes of an object, of those directly below a prefix, or of those that match."""
-    if wildcard := PATTERN.search(store.path):
-        base = store.path[: wildcard.start()].rpartition("/")[0]
-        objects = _list(store, base, recursive=True)
+    if PATTERN.search(store.path):
+        objects = _list(store, _root(store.path), recursive=True)
         expression = _expression(store.path)
         return [(key, size) for key, size in objects if expression.fullmatch(key)]
     info = store.files.get_file_info(store.path)
@@ -262,18 +265,18 @@ def _save(read: Callable[[], bytes], target: Path) -> int:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         out: BinaryIO = target.open("xb")
     except OSError as error:
-        raise _full(error) from None
+        raise _disk_error(error) from None
     with out:
         while piece := read():
             try:
                 out.write(piece)
             except OSError as error:
-                raise _full(error) from None
+                raise _disk_error(error) from None
             size += len(piece)
     return size
 
 
-def _full(error: OSError) -> DiskError:
+def _disk_error(error: OSError) -> DiskError:
     return DiskError(
         f"the log could not be copied to the folder for temporary files ({error.strerror}): set TMPDIR "
         "to a larger disk"
@@ -319,5 +322,5 @@ def _download(address: str, folder: Path, say: Callable[[str], None]) -> Path:
         if stated is not None and stated != str(size):
             raise StoreError("it ended early")
     except StoreError as error:
-        raise _unreadable(masked, error) from None
+        raise _read_failure(masked, error) from None
     return target

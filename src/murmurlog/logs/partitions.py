@@ -254,7 +254,7 @@ class SharedAnswers:
     columns: Sequence[Columns]
 
     @property
-    def together(self) -> Columns:
+    def all_columns(self) -> Columns:
         """Those of all ranges."""
         return tuple(map(np.concatenate, zip(*self.columns, strict=True)))
 

@@ -135,7 +135,7 @@ def find(path: str, options: SourceOptions | None = None) -> Source:
     if shape is not None and shape not in SHAPES:
         raise UsageError(f"--shape must be one of {', '.join(SHAPES)}, not {shape!r:.80}")
     if looks_like_address(path):
-        return _on_server(path, options)
+        return _find_on_server(path, options)
     path, _, table = path.partition("::")
     if not path:  # an empty shell variable must not mean the current folder
         raise UsageError("the name of the log is empty: name a file, or . for this folder")
@@ -240,14 +240,14 @@ def with_roles(source: Source, names: tuple[str, ...], mapping: Mapping[str, str
     return replace(source, column_names=names, columns=columns, settled=settled)
 
 
-def of_files(options: SourceOptions) -> str:
+def text_flags(options: SourceOptions) -> str:
     """Those of the given flags that are for files of text, for a message."""
     names = ("shape", "format", "delimiter", "encoding")
     return " and ".join(f"--{name}" for name in names if getattr(options, name) is not None)
 
 
-def _on_server(path: str, options: SourceOptions) -> Source:
-    if flags := of_files(options):
+def _find_on_server(path: str, options: SourceOptions) -> Source:
+    if flags := text_flags(options):
         raise UsageError(f"{flags} is for files: leave it out for a server")
     address, names = look(parse(path))
     source = Source(
@@ -317,7 +317,7 @@ def _kind(file: Path, options: SourceOptions) -> _Kind | None:
     settled = "--shape" if shape else "--format" if options.format else "name"
     format = options.format or format
     if format in ("parquet", "duckdb"):
-        flags = of_files(replace(options, format=None))
+        flags = text_flags(replace(options, format=None))
         if flags or packed:
             raise UsageError(f"{file.name} is not text: leave {flags or '--format'} out")
         return _Kind(format=format, compression=None, encoding="utf-8", lines=None, settled=settled)

@@ -42,7 +42,7 @@ def stored_batches(
     if source.format == "parquet":
         yield from ((batch, "") for batch in _parquet(source, names, rows))
     elif source.server:
-        for batch in join_chunks(_of_server(source, source.server, names), rows):
+        for batch in join_chunks(_read_server(source, source.server, names), rows):
             yield batch, ""
     else:
         yield from _records(source, names, broken, read)
@@ -99,7 +99,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column.cast(kind)
 
 
-def _of_server(source: Source, server: Address, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read_server(source: Source, server: Address, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     texts = {f"c{i}": name for i, name in enumerate(names)}
     with closing(batches(server, texts=texts, time=source.columns.get("time"))) as stream:
         yield from stream

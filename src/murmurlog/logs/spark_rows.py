@@ -37,7 +37,7 @@ def find_at(uri: str, options: SourceOptions, *, engine: SparkEngine) -> Source:
         column_names=(), columns={}, uri=uri, settled={"format": "name"},
         time_format=options.time_format, missing=tuple(options.missing or ()),
     )  # fmt: skip
-    names = tuple(_frame_at(source, engine).columns)
+    names = tuple(_open_uri(source, engine).columns)
     return with_roles(source, names, options.columns or {})
 
 
@@ -64,14 +64,14 @@ def source_rows(
     with translate_errors():
         if source.uri:
             time, texts = source.columns.get("time"), (*selection.where, *selection.keep)
-            frame = _at_uri(source, engine, [n for n in names if n != time or n in texts])
+            frame = _read_uri(source, engine, [n for n in names if n != time or n in texts])
         else:
-            frame = _on_disk(source, engine, names)
+            frame = _read_files(source, engine, names)
         frame = frame.select(*map(_name, names))
         return SourceRows(frame, _typer_of(source, selection, frame), {})
 
 
-def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
+def _read_files(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
     """The needed columns of files on a shared disk; other columns are not read."""
     check_case(source, source.column_names)
     types = types_of(source.files, names, source.name)
@@ -137,9 +137,9 @@ def _read_group(
     return frame.selectExpr(*cast), len(frame.inputFiles())
 
 
-def _at_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
-    """The files at a URI, with the columns that are to be text; see `_frame_at`."""
-    frame = _frame_at(source, engine)
+def _read_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
+    """The files at a URI, with the columns that are to be text; see `_open_uri`."""
+    frame = _open_uri(source, engine)
     for name in as_text:
         # Spark has one type for INT96, which has no zone, and for times with one.
         if re.search(r"\btimestamp\b", frame.schema[name].dataType.simpleString()):
@@ -150,7 +150,7 @@ def _at_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
     return frame
 
 
-def _frame_at(source: Source, engine: SparkEngine) -> Any:
+def _open_uri(source: Source, engine: SparkEngine) -> Any:
     """The files at a URI as Spark finds them, patterns and folders like `day=1` included."""
     try:
         with translate_errors():

@@ -90,7 +90,7 @@ def _stream(table: Any, losses: Losses) -> tuple[pa.Schema, Batches]:
     name = type(table).__name__
     try:
         if any(c.__module__.partition(".")[0] == "pandas" for c in type(table).__mro__):
-            return _of_pandas(table, losses)
+            return _read_pandas(table, losses)
         _check_objects(table)
         if isinstance(table, pa.RecordBatchReader):
             reader = table
@@ -228,7 +228,7 @@ def _without_dictionary(kind: pa.DataType) -> pa.DataType:
     return TEXT if pa.types.is_string_view(kind.value_type) else kind.value_type
 
 
-def _of_pandas(frame: Any, losses: Losses) -> tuple[pa.Schema, Batches]:
+def _read_pandas(frame: Any, losses: Losses) -> tuple[pa.Schema, Batches]:
     """A frame of pandas; its index is not read."""
     if frame.ndim != 2:
         raise pa.ArrowInvalid("one column")

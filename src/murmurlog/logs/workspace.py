@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from io import BufferedReader, BytesIO, FileIO
 from itertools import accumulate, count, pairwise
 from pathlib import Path
@@ -420,15 +421,8 @@ def open_workspace(
 ) -> Iterator[Workspace]:
     """A workspace below `folder` (default: the system's temporary folder), deleted at the end."""
     with ExitStack() as stack:
-        folders: list[Path] = []
-
-        def make() -> Path:
-            if not folders:
-                folders.append(stack.enter_context(scratch(folder)))
-            return folders[0]
-
         workspace = Workspace(
-            make,
+            cache(lambda: stack.enter_context(scratch(folder))),
             memory=memory_of_machine() if memory is None else memory,
             threads=threads or cores(),
         )

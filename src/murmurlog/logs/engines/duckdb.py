@@ -5,7 +5,7 @@ DuckDB is open only while a log is read, so that its memory is free for what fol
 
 import re
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -83,7 +83,7 @@ class DuckEngine:
         def count(rows: int) -> None:  # of text bytes are measured, where it is read
             advance(0 if source.dialect else rows, rows=rows)
 
-        with _translate_errors(), self._open() as connection:
+        with _translate_errors(), open_duckdb(self.workspace, self.memory.duckdb) as connection:
             batches = batches_of(
                 source, selection, connection,
                 broken=counts.broken, read=partial(advance, rows=0), rows=self.memory.rows_a_batch,
@@ -105,14 +105,11 @@ class DuckEngine:
         read: Callable[[int], None] = lambda _: None,
     ) -> Generator[pa.RecordBatch, None, None]:
         """The typed rows of a source, one batch after the other."""
-        with _translate_errors(), self._open() as connection:
+        with _translate_errors(), open_duckdb(self.workspace, self.memory.duckdb) as connection:
             yield from read_batches(
                 source, selection, connection=connection, broken=broken, read=read,
                 rows=self.memory.rows_a_batch,
             )  # fmt: skip
-
-    def _open(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        return open_duckdb(self.workspace, self.memory.duckdb)
 
 
 @contextmanager

@@ -289,8 +289,7 @@ class SparkEngine:
             if self.disk is not None:
                 shutil.move(file, self.disk / Path(target).name)
             else:
-                path = _hadoop_path(self.session, target)
-                files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
+                files, path = _open_path(self.session, target)
                 files.moveFromLocalFile(_hadoop_path(self.session, literal(file)), path)
             return self.session.read.options(**LITERALLY).parquet(target)
 
@@ -300,8 +299,7 @@ class SparkEngine:
             shutil.rmtree(self.disk / name, ignore_errors=True)
             return
         with translate_errors():
-            path = _hadoop_path(self.session, f"{self.folder}/{name}")
-            files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
+            files, path = _open_path(self.session, f"{self.folder}/{name}")
             files.delete(path, True)
 
     def close(self) -> None:
@@ -447,8 +445,7 @@ def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str
     else:
         with translate_errors():
             name = f"{scratch_at.rstrip('/')}/{PREFIX}{session.sparkContext.applicationId}"
-            path = _hadoop_path(session, name)
-            files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+            files, path = _open_path(session, name)
             jvm = session.sparkContext._jvm
             private_mode = jvm.org.apache.hadoop.fs.permission.FsPermission("700")
             if files.exists(path) or not files.mkdirs(path, private_mode):
@@ -462,6 +459,12 @@ def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str
 
 def _hadoop_path(session: Any, uri: str) -> Any:
     return session.sparkContext._jvm.org.apache.hadoop.fs.Path(uri)
+
+
+def _open_path(session: Any, uri: str) -> tuple[Any, Any]:
+    """The file system of a URI, and its path there."""
+    path = _hadoop_path(session, uri)
+    return path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration()), path
 
 
 def _send_package(context: Any) -> None:

@@ -87,7 +87,7 @@ class SparkPartitions(Partitions[T]):
         self, answers: Answers, work: Callable[[T, Columns], U]
     ) -> "SparkPartitions[U]":
         assert isinstance(answers, SharedAnswers)
-        return self.derive(partial(work_with, work=work, columns=self.share(answers.together)))
+        return self.derive(partial(work_with, work=work, columns=self.share(answers.all_columns)))
 
     def add_up(self, work: Callable[[T], Sums]) -> "SparkShards":
         stored = self.workers.exchange(

@@ -36,12 +36,12 @@ from murmurlog.logs.inspection.roles import (
 )
 from murmurlog.logs.inspection.samples import (
     Sample,
-    in_utf8,
+    read_utf8,
     records,
-    some_objects,
-    some_of_duckdb,
-    some_of_parquet,
-    some_rows,
+    sample_duckdb,
+    sample_objects,
+    sample_parquet,
+    sample_rows,
 )
 from murmurlog.logs.inspection.times import STANDARD, TimeFormat
 from murmurlog.logs.postgres import look, looks_like_address, parse
@@ -95,7 +95,7 @@ def inspect(
     """What the rows of a log tell about it, besides what the owner says."""
     if looks_like_address(source):
         _, names = look(parse(source))
-        return _of_sample(source, "postgresql", Sample(columns={name: [] for name in names}))
+        return _inspect_sample(source, "postgresql", Sample(columns={name: [] for name in names}))
     path, _, table = source.partition("::")
     formats_of_files = files_of(path)
     formats = {kind for kind, _ in formats_of_files.values()}
@@ -111,9 +111,9 @@ def inspect(
     if files[0].suffix[1:].lower() in SHEETS:
         format_of(files[0])  # raises, and says how to save it
     if kind == "parquet":
-        return _of_sample(source, kind, some_of_parquet(files[0]))
+        return _inspect_sample(source, kind, sample_parquet(files[0]))
     if kind == "duckdb":
-        return _of_sample(source, kind, some_of_duckdb(files[0], table or None))
+        return _inspect_sample(source, kind, sample_duckdb(files[0], table or None))
     texts = tuple(
         TextFile(path=file, compression=packed) for file, (_, packed) in formats_of_files.items()
     )
@@ -125,12 +125,12 @@ def inspect(
     else:
         written = encodings.detect((b for file in texts for b in file.blocks()), ENCODINGS)
     if kind in KEYED:
-        sample = some_objects(texts, written.name, array=kind == "json")
-        inspection = _of_sample(source, str(kind), sample)
+        sample = sample_objects(texts, written.name, array=kind == "json")
+        inspection = _inspect_sample(source, str(kind), sample)
         settings = {**inspection.settings, **_encoding_setting(written)}
         doubts = (*_encoding_doubts(written), *inspection.doubts)
         return replace(inspection, files=texts, encoding=written, settings=settings, doubts=doubts)
-    return _of_text(source, kind, texts, written, delimiter)
+    return _inspect_text(source, kind, texts, written, delimiter)
 
 
 def _check_text(file: TextFile) -> None:
@@ -144,7 +144,7 @@ def _check_text(file: TextFile) -> None:
         )
 
 
-def _of_sample(source: str, format: str, sample: Sample) -> Inspection:
+def _inspect_sample(source: str, format: str, sample: Sample) -> Inspection:
     """The inspection of a source whose columns have names: tables and JSON."""
     facts, forms = {}, {}
     for name, values in sample.columns.items():
@@ -180,14 +180,14 @@ def _time_of_values(values: Sequence[str]) -> TimeFormat | None:
     return times.choose(times.reads(sample, forms), len(filled))
 
 
-def _by_names(names: tuple[str, ...]) -> dict[str, str]:
+def _roles_by_name(names: tuple[str, ...]) -> dict[str, str]:
     try:
         return roles_of(names, {}, name="", text=False)
     except InputError:
         return {}
 
 
-def _of_text(
+def _inspect_text(
     source: str,
     kind: str | None,
     files: tuple[TextFile, ...],
@@ -197,7 +197,7 @@ def _of_text(
     """The inspection of text with fields, cut at the given delimiter or at the most likely one."""
     if character is None and (shaped := _well_known(source, files, encoding)):
         return shaped
-    delimiter = delimiters.detect(in_utf8(files[0], encoding.name), character)
+    delimiter = delimiters.detect(read_utf8(files[0], encoding.name), character)
     if delimiter is None:
         raise InputError(
             f"{files[0].path.name} has no delimiter: no comma, semicolon, tab, pipe or space "
@@ -207,13 +207,13 @@ def _of_text(
         delimiter=delimiter.character, quoted=delimiter.quoted or delimiter.character != "\t"
     )
     try:
-        first, values = some_rows(files, dialect, encoding.name, delimiter.fields)
+        first, values = sample_rows(files, dialect, encoding.name, delimiter.fields)
     except InputError:
         if delimiter.character != "\t":
             raise
         # The sniffer accepts quotes inside of fields, the reader does not: they are signs like others.
         dialect = TABS
-        first, values = some_rows(files, dialect, encoding.name, delimiter.fields)
+        first, values = sample_rows(files, dialect, encoding.name, delimiter.fields)
     if len(first) != delimiter.fields:
         raise InputError(
             f"the first line of {files[0].path.name} has {len(first)} of the {delimiter.fields} fields of most "
@@ -270,14 +270,14 @@ def _of_text(
 
 def _well_known(source: str, files: tuple[TextFile, ...], encoding: Encoding) -> Inspection | None:
     """The inspection of the files of a well-known log."""
-    first, fields = some_rows(files[:1], TABS, encoding.name, 5, most=1)
+    first, fields = sample_rows(files[:1], TABS, encoding.name, 5, most=1)
     guessed = {"shape": "aol"} if is_aol([name.strip() for name in first]) else None
     settings = guessed or guess_shape(files[0].path, files[0].compression)
     if "shape" not in settings:
         return None
     shape = WELL_KNOWN[settings["shape"]]
     if shape.least > 5 or shape.most != 5:
-        _, fields = some_rows(files[:1], TABS, encoding.name, shape.most, most=1)
+        _, fields = sample_rows(files[:1], TABS, encoding.name, shape.most, most=1)
     unusual = encoding.name not in ("utf-8", "gb18030" if shape.name == "sogou" else "utf-8")
     if unusual or (shape.name == "sogou" and encoding.name == "utf-8"):
         settings = {**settings, "encoding": encoding.name}
@@ -287,7 +287,7 @@ def _well_known(source: str, files: tuple[TextFile, ...], encoding: Encoding) ->
         format=shape.name,
         files=files,
         encoding=encoding,
-        columns=_columns(values, _by_names(shape.columns)),
+        columns=_columns(values, _roles_by_name(shape.columns)),
         settings=settings,
         doubts=_encoding_doubts(encoding),
     )
@@ -322,12 +322,12 @@ def _time_of_files(
 def _columns(values: Mapping[str, Sequence[str]], roles: Mapping[str, str]) -> tuple[Column, ...]:
     role_of = {name: role for role, name in roles.items()}
     return tuple(
-        Column(name=name, role=role_of.get(name), samples=_some(column))
+        Column(name=name, role=role_of.get(name), samples=_first_values(column))
         for name, column in values.items()
     )
 
 
-def _some(values: Sequence[str]) -> tuple[str, ...]:
+def _first_values(values: Sequence[str]) -> tuple[str, ...]:
     """The first few different values, shortened."""
     distinct = dict.fromkeys(value.strip() for value in values[:1000] if value.strip())
     return tuple(v if len(v) <= WIDEST else v[: WIDEST - 3] + "..." for v in [*distinct][:SHOWN])
@@ -343,7 +343,7 @@ def _settings(
 ) -> dict[str, Any]:
     """The options that say what columns are for and how their values are written."""
     settings: dict[str, Any] = {}
-    if keyed or _by_names(names) != roles:
+    if keyed or _roles_by_name(names) != roles:
         settings["columns"] = _explicit(roles, names)
     if time and time.format != STANDARD:
         settings["time_format"] = time.format
