@@ -92,8 +92,8 @@ class Address:
     relation: str  # the same as SQL after FROM; empty: the only table of the database
 
     def __str__(self) -> str:
-        kind = "query" if self.relation.startswith("(") else "table"
-        return f"the PostgreSQL {kind}" + (f" {self.what}" if kind == "table" else "")
+        is_query = self.relation.startswith("(")
+        return "the PostgreSQL query" if is_query else f"the PostgreSQL table {self.what}"
 
 
 def looks_like_address(source: str) -> bool:

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -67,14 +67,14 @@ class Source:
     """What is to be read: files of one format, or a table, and the columns that matter."""
 
     format: str
-    files: tuple[Path, ...]
-    compressions: tuple[str | None, ...]  # of each file
-    encodings: tuple[str, ...]  # of each file
-    table: str | None
-    lines: Shape | None  # how records become columns, where fields are cut at delimiters
-    column_names: tuple[str, ...]  # of every column; of .jsonl those that --columns names
-    columns: Mapping[str, str]  # role -> column
     settled: Mapping[str, str]  # what decided the format and the columns, for the certificate
+    files: tuple[Path, ...] = ()
+    compressions: tuple[str | None, ...] = ()  # of each file
+    encodings: tuple[str, ...] = ()  # of each file
+    table: str | None = None
+    lines: Shape | None = None  # how records become columns, where fields are cut at delimiters
+    column_names: tuple[str, ...] = ()  # of every column; of .jsonl those that --columns names
+    columns: Mapping[str, str] = field(default_factory=dict)  # role -> column
     dialect: Dialect | None = None  # of text
     time_format: str | None = None
     missing: tuple[str, ...] = ()  # what stands for no value, as the owner says
@@ -153,14 +153,12 @@ def find(path: str, options: SourceOptions | None = None) -> Source:
         raise InputError("give one .duckdb file at a time, as file.duckdb::table")
     source = Source(
         format=kind.format,
+        settled={"format": kind.settled},
         files=files,
         compressions=tuple(k.compression for k in kinds.values()),
         encodings=tuple(k.encoding for k in kinds.values()),
         table=table_of(files[0], table or None) if kind.format == "duckdb" else None,
         lines=kind.lines,
-        column_names=(),
-        columns={},
-        settled={"format": kind.settled},
         dialect=kind.dialect,
         time_format=options.time_format,
         missing=tuple(options.missing or ()),
@@ -251,9 +249,8 @@ def _find_on_server(path: str, options: SourceOptions) -> Source:
         raise UsageError(f"{flags} is for files: leave it out for a server")
     address, names = look(parse(path))
     source = Source(
-        format="postgresql", files=(), compressions=(), encodings=(), table=address.what,
-        lines=None, column_names=names, columns={}, server=address, settled={"format": "server"},
-        time_format=options.time_format, missing=tuple(options.missing or ()),
+        format="postgresql", settled={"format": "server"}, server=address, table=address.what,
+        column_names=names, time_format=options.time_format, missing=tuple(options.missing or ()),
     )  # fmt: skip
     if len(set(names)) < len(names):
         raise InputError(f"{source.name} has a repeated column name: rename one with AS")

@@ -33,8 +33,7 @@ LARGEST = "decimal(20,0)"  # unsigned integers of 64 bits
 def find_at(uri: str, options: SourceOptions, *, engine: SparkEngine) -> Source:
     """The Parquet files at a URI that only Spark reads: s3a://..., hdfs://..."""
     source = Source(
-        format="parquet", files=(), compressions=(), encodings=(), table=None, lines=None,
-        column_names=(), columns={}, uri=uri, settled={"format": "name"},
+        format="parquet", settled={"format": "name"}, uri=uri,
         time_format=options.time_format, missing=tuple(options.missing or ()),
     )  # fmt: skip
     names = tuple(_open_uri(source, engine).columns)

@@ -285,8 +285,8 @@ def read_pools(
                 f"query<TAB>{KEYS.get(table, ('', 'url'))[-1]}. Leave {table} out of --tables, or give such a pool."
             )
         if table == "query" and urls:
-            both = read_pool(path, url=url, keys=keys)
-            pools[table] = Listed(table=both.table.select(["query"]))
+            clicks = read_pool(path, url=url, keys=keys)
+            pools[table] = Listed(table=clicks.table.select(["query"]))
         elif table == "click":
             pools[table] = read_pool(path, url=url, keys=keys)
         else:
