@@ -44,7 +44,7 @@ EXCITE_ROWS = [
 def rows_of(path, *, shape=None, encoding=None, **options):
     """(rows in order, broken, shape) of a source; `shape` is --shape."""
     source_options = {"shape": shape, "encoding": encoding}
-    rows, broken = read_rows(path, found=source_options, **options)
+    rows, broken = read_rows(path, source_options=source_options, **options)
     plain = [
         (r["user"], str(r["time"] or "") or None, r["query"], r["url"], r["rank"]) for r in rows
     ]

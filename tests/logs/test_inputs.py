@@ -229,7 +229,7 @@ def test_the_type_that_pandas_chooses_for_a_value_changes_no_other_text(kind):
         frame = pd.DataFrame({"user": users, "query": ["q"] * len(column), "x": column})
         with local_source(frame, SourceOptions()) as path:
             options = {"columns": {"user": "user", "query": "query", "time": "x"}}
-            rows, _ = read_rows(path, found=options, keep={"kept": "x"})
+            rows, _ = read_rows(path, source_options=options, keep={"kept": "x"})
         return [(row["kept"], row["time"]) for row in rows]
 
     assert texts([*values, other])[: len(values)] == texts(values)

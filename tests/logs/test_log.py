@@ -35,7 +35,7 @@ def rows_of(source, **options):
     columns = options.pop("columns", None)
     if columns is None and ".jsonl" in str(source):
         columns = {role: role for role in ("user", "query", "time", "url")}
-    rows, broken = read_rows(source, found={"columns": columns}, **options)
+    rows, broken = read_rows(source, source_options={"columns": columns}, **options)
     extra = options.get("keep", ())
     plain = [
         (r["user"], str(r["time"] or "") or None, r["query"], r["url"], *(r[c] for c in extra))
@@ -417,7 +417,7 @@ def test_half_a_character_of_utf_16_breaks_only_its_row(tmp_path):
 def test_an_encoding_may_be_given(tmp_path):
     path = tmp_path / "log.csv"
     path.write_bytes("user,query\na,café\n".encode("latin-1"))
-    rows, _ = read_rows(path, found={"encoding": "latin-1"})
+    rows, _ = read_rows(path, source_options={"encoding": "latin-1"})
     assert [row["query"] for row in rows] == ["café"]
     with pytest.raises(UsageError, match="--encoding 'klingon' is not known"):
         find(str(path), SourceOptions(encoding="klingon"))

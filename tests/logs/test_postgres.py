@@ -210,7 +210,7 @@ def hostile_log(users=60):
 def rows_of(source, **restricted):
     """All rows of a source as a multiset, and what was broken."""
     columns = restricted.pop("columns", None)
-    rows, broken = read_rows(source, found={"columns": columns}, **restricted)
+    rows, broken = read_rows(source, source_options={"columns": columns}, **restricted)
     return Counter(tuple(row.items()) for row in rows), broken
 
 

@@ -26,7 +26,7 @@ KEYS = {"user": "user", "query": "query"}
 
 
 def rows_of(path, **options):
-    rows, broken = read_rows(path, found=options)
+    rows, broken = read_rows(path, source_options=options)
     return sorted((row["user"], row["query"]) for row in rows), broken
 
 

@@ -38,7 +38,7 @@ def read_time(text: str, time_format: str) -> datetime | None:
 def times_of(values, path, **options):
     pq.write_table(pa.table({"user": ["a"] * len(values), "query": ["x"] * len(values), "time": values,
                              "k": range(len(values))}), path)  # fmt: skip
-    rows, broken = read_rows(path, found=options, keep={"n": "k"})
+    rows, broken = read_rows(path, source_options=options, keep={"n": "k"})
     return [row["time"] for row in sorted(rows, key=lambda row: int(row["n"]))], broken
 
 

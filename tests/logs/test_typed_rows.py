@@ -150,6 +150,6 @@ def test_whole_floats_are_dates_as_the_numbers_that_they_were(tmp_path):
     pq.write_table(
         days, tmp_path / "log.parquet"
     )  # pandas makes floats of them beside a missing one
-    rows, broken = read_rows(tmp_path / "log.parquet", found={"time_format": "%Y%m%d"})
+    rows, broken = read_rows(tmp_path / "log.parquet", source_options={"time_format": "%Y%m%d"})
     assert [row["time"] for row in rows] == [datetime(2026, 1, 31), None]
     assert broken == {}

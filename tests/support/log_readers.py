@@ -22,11 +22,14 @@ def read_log(source, *, keep=None, **options):
     return read(source, keep={**(keep or {}), USER: source.columns["user"]}, **options)
 
 
-def read_rows(path, *, keep=None, found=None, **options):
-    """(the rows of a log in order, how many were dropped by reason); `found` has options of `find`."""
+def read_rows(path, *, keep=None, source_options=None, **options):
+    """(the rows of a log in order, how many were dropped by reason); `source_options` are those of `find`."""
     with connect() as engine:
         log = read_log(
-            find(str(path), SourceOptions(**(found or {}))), engine=engine, keep=keep, **options
+            find(str(path), SourceOptions(**(source_options or {}))),
+            engine=engine,
+            keep=keep,
+            **options,
         )
         return rows_of_log(log), dict(log.broken)
 

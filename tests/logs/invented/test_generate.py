@@ -76,7 +76,9 @@ def test_every_format_reads_back_the_same(tmp_path, name, like):
     small = invent(rows=2_000, seed=5, like=like)
     write(small, tmp_path / name)
     keys = {"user": "user", "query": "query", "time": "time", "url": "url"}
-    rows, broken = read_rows(tmp_path / name, found={"columns": keys if ".jsonl" in name else None})
+    rows, broken = read_rows(
+        tmp_path / name, source_options={"columns": keys if ".jsonl" in name else None}
+    )
     assert broken == {}
     assert len(rows) == 2_000
     wanted = small.table.select(["user", "query"]).to_pylist()

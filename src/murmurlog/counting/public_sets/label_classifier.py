@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from murmurlog.counting.public_sets.labels import OTHER, Listed
+from murmurlog.counting.public_sets.labels import OTHER, LabelList
 from murmurlog.errors import InputError
 
 MOST_LABELS = 100  # each has a score for every word
@@ -26,7 +26,7 @@ SMOOTHING = 0.5  # added to every count of a word
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Learned:
+class WordClassifier:
     """The label of a listed query; for others the likeliest by their words; "other" if no word is known."""
 
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class Learned:
         return np.array([place[self.label_of(query)] for query in queries.to_pylist()], np.int64)
 
 
-def learn(examples: Listed, *, name: str) -> Learned:
+def learn(examples: LabelList, *, name: str) -> WordClassifier:
     """A classifier from labelled queries; `name` is that of their file, for messages."""
     queries, stated = (examples.table[column].to_pylist() for column in ("query", "label"))
     labels = tuple(sorted(set(stated)))
@@ -67,7 +67,7 @@ def learn(examples: Listed, *, name: str) -> Learned:
     def score(word: str, label: str, total: float) -> int:
         return round(STEPS * math.log((words_of[label][word] + SMOOTHING) / total))
 
-    return Learned(
+    return WordClassifier(
         names=examples.names,
         stated=dict(zip(queries, stated, strict=True)),
         labels=labels,

@@ -50,7 +50,7 @@ class Lengths:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Listed:
+class LabelList:
     """The labels in a public file, "other" for all other queries."""
 
     table: pa.Table  # query, label
@@ -83,7 +83,7 @@ def read_labels(text: str, *, keys: str | None = None) -> Labels:
     return _read_list(Path(text), keys)
 
 
-def _read_list(path: Path, keys: str | None) -> Listed:
+def _read_list(path: Path, keys: str | None) -> LabelList:
     if not path.is_file():
         raise InputError(
             f"--map takes length, a file of query<TAB>label lines, or words:FILE; no file {str(path)!r}"
@@ -105,4 +105,4 @@ def _read_list(path: Path, keys: str | None) -> Listed:
     if not labels:
         raise InputError(f"{path.name} maps no query")
     queries, names = zip(*labels.items(), strict=True)
-    return Listed(table=pa.table({"query": list(queries), "label": list(names)}))
+    return LabelList(table=pa.table({"query": list(queries), "label": list(names)}))

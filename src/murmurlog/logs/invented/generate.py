@@ -47,7 +47,7 @@ MOST_ROWS = 2_000_000_000  # all are held in memory
 
 
 @dataclass(frozen=True, kw_only=True)
-class Invented:
+class SyntheticLog:
     """A synthetic log: its rows and how it was generated."""
 
     table: pa.Table  # user, time, query, url, rank
@@ -66,7 +66,7 @@ def generate(
     like: str | None = None,
     labels: str | Path | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Invented:
+) -> SyntheticLog:
     """A synthetic search log of so many rows: shaped like a real one, without real users.
 
     The same seed gives the same log. `like` is "aol" or "zealous". The log is written to `out`, in the
@@ -96,7 +96,7 @@ def invent(
     seed: int,
     like: str | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Invented:
+) -> SyntheticLog:
     """A synthetic log of exactly this many rows; the same for the same seed.
 
     With `like` its users are a part of that population, as many as make that many rows on average.
@@ -114,7 +114,7 @@ def invent(
     return _from_population(rows=rows, seed=seed, like=like, advance=measure(say, total=rows))
 
 
-def _plain(*, rows: int, seed: int) -> Invented:
+def _plain(*, rows: int, seed: int) -> SyntheticLog:
     """A log of the plain model."""
     rng = np.random.default_rng(seed)
     user = _users(rng, rows)
@@ -123,7 +123,7 @@ def _plain(*, rows: int, seed: int) -> Invented:
     words = _vocabulary(rng)
     rank = np.minimum(rng.geometric(0.55, rows), 10)
     clicked = rng.random(rows) < CLICKED
-    return Invented(
+    return SyntheticLog(
         table=pa.table(
             {
                 "user": text.decode(user, [f"u{i:07d}" for i in rng.permutation(user[-1] + 1)]),
@@ -169,14 +169,14 @@ def check_labels(labels: Path, *, like: str | None, out: Path) -> None:
     check_target(labels, flag="--labels", kinds=LABELS)
 
 
-def write(log: Invented, out: Path) -> None:
+def write(log: SyntheticLog, out: Path) -> None:
     """Writes the rows by time, in the format of the file's extension."""
     check_target(out)
     order = "" if log.like else "ORDER BY time"  # drawn logs are in order already
     _copy(log.table, out, seed=log.seed, order=order)
 
 
-def write_labels(log: Invented, labels: Path) -> None:
+def write_labels(log: SyntheticLog, labels: Path) -> None:
     """Writes the planted labels, as Parquet or CSV by the file's extension."""
     check_labels(labels, like=log.like, out=Path())
     _copy(log.labels, labels, seed=log.seed, order="ORDER BY ALL")
@@ -204,7 +204,7 @@ def _copy(table: pa.Table, out: Path, *, seed: int, order: str) -> None:
 
 def _from_population(
     *, rows: int, seed: int, like: str, advance: Callable[[int], None]
-) -> Invented:
+) -> SyntheticLog:
     """A log of users of a population: drawn as numbers, then given texts."""
     population = POPULATIONS[like]
     rng = np.random.default_rng(seed)
@@ -219,7 +219,7 @@ def _from_population(
     spelled = text.texts(queries)
     names = pa.array([f"u{i:07d}" for i in rng.permutation(users)])
     moment = np.datetime64(population.first_day, "us") + time.astype("timedelta64[s]")
-    return Invented(
+    return SyntheticLog(
         table=pa.table(
             {
                 "user": _take(names, pa.array(user)),
