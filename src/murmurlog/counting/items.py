@@ -260,7 +260,7 @@ def _combine(
 
 
 def _number(parts: list[_Part], text_keys: TextKeys) -> tuple[Integers, Keys, tuple[Names, ...]]:
-    """Of each row the code of its combination of values; the keys, which ascend, and the names of these."""
+    """The code of each row's combination of values; the keys of the combinations, which ascend; and their names."""
     item = parts[0].codes
     if len(parts) == 1:
         return item, parts[0].keys, (parts[0].names,)
@@ -314,7 +314,7 @@ def _keywords(finder: ItemFinder, rows: Rows) -> Items:
 
 
 def cut_words(texts: pa.Array) -> pa.ListArray:
-    """The first words of each text. Of short, plain text they are what is between spaces; Python cuts the rest."""
+    """The first words of each text. Arrow cuts short, plain texts at spaces; Python cuts the others."""
     texts = texts.cast(pa.string())
     plain = pc.match_substring_regex(texts, r"\A[a-z0-9]+(?: [a-z0-9]+)*\z")
     plain = pc.and_(plain, pc.less(pc.count_substring(texts, " "), MOST_WORDS))

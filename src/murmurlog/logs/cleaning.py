@@ -213,7 +213,7 @@ def _identity(texts: pa.Array) -> pa.Array:
 
 
 def screen_texts(queries: pa.Array, cleaning: Cleaning) -> dict[str, Mask]:
-    """Under each reason to drop some of the clean queries a mask of those."""
+    """A mask of the clean queries to drop, for each reason."""
     reasons: dict[str, Mask] = {}
     if cleaning.screens:
         # Python looks at the few texts that Arrow cannot rule out.
@@ -305,7 +305,7 @@ def clean_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:
 
 
 def _plain_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:
-    """What `clean_url` makes of urls of the most common form; null where Python has to look."""
+    """The urls of the most common form as `clean_url` cleans them; null for those that Python has to clean."""
     if cleaning.url == "id":
         return pa.nulls(len(urls), urls.type)
     parts = pc.extract_regex(urls, rf"\A{PLAIN_URL}\z")  # null where it does not match

@@ -169,7 +169,7 @@ def _nearest(role: str, free: list[str]) -> str | None:
 def _printable_names(
     names: tuple[str, ...], mapping: Mapping[str, str], *, text: bool
 ) -> tuple[str, ...]:
-    """The names that a message may hold: of text files not those that look like values.
+    """The names that a message may show; for text files those that look like values are left out.
 
     If half of them do, the first line is probably a user's row, and only names that the owner gave
     are printed.

@@ -204,7 +204,7 @@ def _open(packed: pa.NativeFile, file: Path, compression: str | None) -> Any:
 
 
 def day_of(file: Path) -> str:
-    """The date in a file's name (access_log.20080601.txt), or a day that says there is none."""
+    """The date in a file's name (access_log.20080601.txt), or `NO_DAY`."""
     match = _DAY_IN_NAME.search(file.name)
     return "-".join(match.groups()) if match else NO_DAY
 

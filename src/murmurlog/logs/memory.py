@@ -20,7 +20,7 @@ MOST_ROWS_A_PARTITION = 1 << 20  # a larger one is split again
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """What a process that may take so much memory uses it for."""
+    """How a process divides the memory that it may take."""
 
     threads: int
     values: int  # bytes of values that stay in memory
@@ -31,7 +31,7 @@ class MemoryPlan:
 
     @classmethod
     def of(cls, memory: int, *, cores: int) -> "MemoryPlan":
-        """The plan for so many bytes, of which there are at least `least_memory()`."""
+        """The plan for a number of bytes, at least `least_memory()`."""
         rest = memory - PROCESS - bytes_of_numbers(MOST_BYTES_A_VALUE)
         threads = max(1, min(cores, rest // bytes_of_a_unit()))
         largest = MOST_ROWS_A_PARTITION * BYTES_A_ROW
@@ -53,7 +53,7 @@ class MemoryPlan:
 
 
 def bytes_of_a_unit() -> int:
-    """What work on the largest unit takes."""
+    """The bytes that work on the largest unit takes."""
     return MOST_ROWS_A_UNIT * BYTES_A_ROW + COPIES * MOST_BYTES_A_UNIT
 
 

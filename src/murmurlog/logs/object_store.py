@@ -108,7 +108,7 @@ def _file_system(scheme: str, account: str | None) -> Any:
 
 
 def run_in_time(work: Callable[[], Result]) -> Result:
-    """What `work` returns; raises StoreError if it fails or takes longer than it may.
+    """What `work` returns; raises StoreError if it fails or takes longer than `PATIENCE`.
 
     The clients of stores have no time limit for a slow connection, so the work runs in a thread, which is
     abandoned if it takes too long (`is_waiting`).

@@ -248,7 +248,7 @@ def _kind(kind: pa.DataType, leaves: Iterator[Any]) -> Kind:
 
 
 def _spark_nested_type(what: str, inner: Sequence[tuple[str, Kind]]) -> str | None:
-    """A nested type in the words of Spark."""
+    """A nested type as Spark writes it."""
     # Spark has one type for INT96 and for times with a zone, and inside others it is not cast.
     if any(part.spark is None or INT96 in part.name for _, part in inner):
         return None

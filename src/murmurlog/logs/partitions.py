@@ -64,7 +64,7 @@ class Partitions(Protocol[T_co]):
         """What `work` makes of each value, brought here one after the other."""
 
     def results_with(self, work: Callable[[T_co, V], U], values: Sequence[V]) -> Iterator[U]:
-        """What `work` makes of each value together with one of these, brought here in order."""
+        """What `work` makes of each value and the one beside it in `values`, brought here in order."""
 
     def share(self, value: U) -> Callable[[], U]:
         """A value that is opened inside `work`: what is public, or was published."""
@@ -289,7 +289,7 @@ def group_sums(keys: Keys, values: Integers) -> tuple[Sums, npt.NDArray[np.int32
 
 
 def shard_ends(keys: Keys, shards: int) -> list[int]:
-    """Where the keys of each shard end, a range of first words; keys are in order. 0 comes first."""
+    """Where each shard begins and ends among ordered keys; a shard is a range of their first words."""
     bounds = np.array([(n << 64) // shards for n in range(1, shards)], np.uint64)
     return [0, *np.searchsorted(np.ascontiguousarray(keys[:, 0]), bounds).tolist(), len(keys)]
 

@@ -60,7 +60,7 @@ class RowTyper:
 
 
 class Batch(NamedTuple):
-    """Rows as a source has them, and what makes typed rows of them."""
+    """Rows as a source has them, and their typer."""
 
     rows: pa.Table
     typer: RowTyper

@@ -110,7 +110,7 @@ class Texts(Resident):
 
 
 def in_column(ids: Integers, column: int) -> Integers:
-    """The ids of the texts of a column in these rows, whose ids are those of the first column."""
+    """The ids of the texts of a column, from those of the first column in the same rows."""
     return ids + (column << ROW_BITS + BATCH_BITS)
 
 
@@ -185,7 +185,7 @@ class CleanBatch:
 
 
 class Lines(tuple[Integers, ...]):
-    """Rows on their way from a batch to a partition, as columns; what a log does not have is without width.
+    """Rows on their way from a batch to a partition, as columns; a column that the log does not have has width 0.
 
     The columns: keys of units; of users, for units of time; times; the id of each row's first text; keys
     of each column of texts; the bytes of all texts; ranks.
@@ -253,7 +253,7 @@ class RowCounts:
     screened: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: "RowCounts") -> None:
-        """Adds those of other rows."""
+        """Adds the counts of other rows."""
         self.rows, self.keyed = self.rows + other.rows, self.keyed + other.keyed
         for reasons, more in ((self.broken, other.broken), (self.screened, other.screened)):
             for reason, number in more.items():
@@ -332,7 +332,7 @@ class RowReader:
         workspace: Workspace,
         used: int | None = None,
     ) -> Iterator[Handle[Rows]]:
-        """The partitions that a bucket of units comes to: one, or more if it is too large for one."""
+        """The partitions of a bucket of units: one, or several if it is too large for one."""
         used = self.bits if used is None else used
         waiting, rows, size = list[Lines](), 0, 0
         for number, piece in enumerate(pieces):
@@ -422,11 +422,11 @@ class RowReader:
         return lines.by_bucket(order, ends)
 
     def route(self, lines: Lines, used: int, bits: int) -> list[Lines]:
-        """The lines by the bits of their unit's key after those used."""
+        """The lines by the next bits of their unit's key."""
         return lines.by_bucket(*order_by_bits(lines.unit, used, bits, np.ones(lines.rows, bool)))
 
     def cut(self, lines: Lines) -> Lines:
-        """The lines without those that no further lines can bring back into `settle`.
+        """The lines that `settle` can still use, whatever further lines come.
 
         Of each unit its first rows in the order of time and then of the record, as many as fit into
         `MOST_ROWS_A_UNIT` and `MOST_BYTES_A_UNIT`, and the first that does not fit: so that a cut of what
@@ -524,7 +524,7 @@ class RowReader:
 def _sound_rows(
     batch: pa.RecordBatch,
 ) -> tuple[pa.RecordBatch, dict[str, TextColumn], Integers, dict[str, int]]:
-    """The rows whose texts are short enough and UTF-8, these texts, their bytes; how many others there are."""
+    """The rows whose texts are short enough and UTF-8, these texts and their sizes; the number of other rows by reason."""
     texts = {
         name: TextColumn.of(column)
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -569,7 +569,7 @@ def short_texts(texts: pa.Array) -> pa.Array:
 
 
 def order_by_bits(units: Keys, used: int, bits: int, usable: Mask) -> tuple[Integers, list[int]]:
-    """The usable rows by the bits of their unit's key after those used, and where those of each value end."""
+    """An order of the usable rows by the next bits of their unit's key, and where the rows of each value end."""
     # Two steps, because a shift by 64 bits is not defined.
     value = units[:, 0] << np.uint64(used) >> np.uint64(1) >> np.uint64(63 - bits)
     value[~usable] = 1 << bits  # after all others
@@ -590,7 +590,7 @@ def _large_units(lines: Lines, order: Integers, new: Mask) -> Mask | None:
 
 
 def _first_lines(lines: Lines, order: Integers, new: Mask, large: Mask, *, more: int = 0) -> Lines:
-    """The lines of each large unit up to the first that does not fit, and so many of the following."""
+    """The lines of each large unit up to the first that does not fit, and `more` lines from there on."""
     parts = [order[~large]]
     for unit in np.split(order[large], np.flatnonzero(new[large])[1:]):
         record = lines.at(unit)

@@ -135,7 +135,7 @@ class Screen:
         return expressions if all(expressions) else None
 
     def suspects(self, queries: pa.Array) -> pa.Array:
-        """The places of the normalised queries that may have a hit: what Arrow can tell, for many at once."""
+        """The places of the normalised queries that may have a hit, as far as Arrow can tell."""
         may = pc.is_valid(queries)
         if self.needs is not None:
             may = pc.match_substring_regex(queries, f"[{re.escape(self.needs)}]")

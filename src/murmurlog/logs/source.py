@@ -93,7 +93,7 @@ class Source:
 
     @property
     def nothing(self) -> tuple[str, ...]:
-        """Texts that stand for no url and for no rank."""
+        """Texts that mean that there is no url or no rank."""
         return tuple(dict.fromkeys((*MISSING, *self.missing)))
 
     @property
@@ -220,7 +220,7 @@ def _guess_keys(file: Path, compression: str | None) -> dict[str, str]:
 
 
 def with_roles(source: Source, names: tuple[str, ...], mapping: Mapping[str, str]) -> Source:
-    """The source with its columns and what each is for."""
+    """The source with its columns and their roles."""
     if source.is_json:
         check_roles(mapping)
         if missing := [role for role in REQUIRED if role not in mapping]:

@@ -123,7 +123,7 @@ def _check_objects(frame: Any) -> None:
 
 
 def _next(reader: Any, name: str) -> Batches:
-    """The batches; an error of what makes them becomes ours, without its message, which may quote rows."""
+    """The batches of a reader; its errors become InputError, without their messages, which may quote rows."""
     while True:
         try:
             with warnings.catch_warnings(action="ignore", category=DeprecationWarning):

@@ -66,7 +66,7 @@ class TextKeys(Resident):
         return TextColumn.of(texts).keys(self)
 
     def spans(self, data: Bytes, start: Integers, length: Integers) -> Keys:
-        """The keys of the texts that start at places of these bytes and have a length."""
+        """The keys of texts, given by where they start in the bytes and how long they are."""
         keys = np.empty((len(start), 2), np.uint64)
         for block in blocks(len(start)):
             keys[block] = self._hash(data, start[block], np.minimum(length[block], MOST_IN_BLOCKS))
@@ -171,7 +171,7 @@ def _members(column: pa.Array) -> int:
 
 
 def bytes_of_numbers(longest: int) -> int:
-    """What the numbers for texts of up to so many bytes take."""
+    """The size of the numbers for texts of up to so many bytes."""
     return 8 * LANES * _numbers_of(longest)
 
 
@@ -180,7 +180,7 @@ def _numbers_of(longest: int) -> int:
 
 
 class _Numbers:
-    """The random numbers of all lanes, drawn as far as a text needs them; those that are there stay."""
+    """The random numbers of all lanes, drawn when a text first needs them."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy: Entropy | None = entropy

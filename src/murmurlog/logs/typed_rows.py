@@ -112,7 +112,7 @@ def batches_of(
 
 
 def _types_in_batches(source: Source, connection: Connection, names: Sequence[str]) -> Types:
-    """The types of the columns of batches; what is not there is text."""
+    """The types of the columns of batches; a column that is missing here is text."""
     if source.format == "parquet":
         return column_types(connection, INCOMING, names)
     if source.server and "time" in source.columns:
@@ -173,7 +173,7 @@ def typer_of(
 
 
 def _roles(source: Source, *, urls: bool) -> list[str]:
-    """The columns of rows that are there, but the time."""
+    """The roles that have a column, without the time."""
     roles = ("user", "query", *(("url", "rank") if urls else ()))
     return [role for role in roles if role in source.columns]
 
@@ -291,7 +291,7 @@ def _stated_text(source: Source, value: str, day: str) -> str:
 
 
 def _parse_time(source: Source, kind: str) -> dict[str, str]:
-    """The SQL of `parsed`, a time as a timestamp in UTC, and of `unix`, a time as a number, as far as there are such."""
+    """The SQL of `parsed`, a time as a timestamp in UTC, and of `unix`, a time as a number, where a column can have them."""
     if kind == "number":
         return {"unix": "stated::DOUBLE"}
     if kind == "moment":

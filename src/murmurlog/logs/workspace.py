@@ -169,7 +169,7 @@ def _read_into(source: BufferedReader | FileIO, data: Array) -> None:
 
 
 def bytes_of_rows(columns: Iterable[Array], rows: int) -> int:
-    """What so many rows of columns take."""
+    """The bytes of so many rows of columns."""
     return sum(rows * column.itemsize * math.prod(column.shape[1:]) for column in columns)
 
 
@@ -178,7 +178,7 @@ class Resident:
 
 
 class _Pickler(pickle.Pickler):
-    """Names what stays in this process instead of writing it."""
+    """Writes only the names of objects that stay in this process."""
 
     residents: dict[int, Resident]
 
@@ -190,7 +190,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Puts back what stayed in this process."""
+    """Reads these names as the objects that stayed in this process."""
 
     residents: dict[int, Resident]
 
@@ -287,7 +287,7 @@ class Workspace:
 
     @contextmanager
     def _writing(self, size: int) -> "Iterator[BinaryIO]":
-        """A new file of so many bytes that only this user can read, which is gone if it cannot be written."""
+        """A new file of so many bytes that only this user can read; it is deleted if it cannot be written."""
         folder = self.folder
         with self.lock:
             path = self._unused.pop() if self._unused else folder / f"{next(self._names)}.values"
@@ -317,7 +317,7 @@ class Workspace:
             return fits
 
     def release(self, size: int, file: Path | None, *, again: bool = True) -> None:
-        """A value of so many bytes has left the memory, or its file, which may be used `again`."""
+        """Frees the memory of a value, or its file, which is used again unless `again` is false."""
         if file is None:
             with self.lock:
                 self._used -= size

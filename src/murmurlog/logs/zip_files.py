@@ -37,7 +37,7 @@ def member_of(file: Path) -> str:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether another program left it there, such as .DS_Store or __MACOSX/..."""
+    """Whether it is a file of another program, such as .DS_Store or __MACOSX/..."""
     return any(part.startswith((".", "__")) for part in PurePosixPath(name).parts)
 
 

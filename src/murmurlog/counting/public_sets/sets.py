@@ -357,7 +357,7 @@ def _clean_lines(
 
 
 def _keys(texts: pa.Array, keys: str | None) -> pa.Array:
-    """The keys of texts; only those that may not be keys yet go through Python."""
+    """The keys of texts; Python cleans only those that may not be keys yet."""
     odd = pc.match_substring_regex(texts, f"{changeable(keys)}|^ | $|^$")
     clean_key = cleaner(keys)
     clean = [clean_key(text) for text in texts.filter(odd).to_pylist()]
@@ -381,7 +381,7 @@ def least_threshold(*, scale: float, size: int, fakes: float) -> int:
 
 
 def check_fakes(fakes: float) -> None:
-    """Raises unless so few keys that nobody holds can be accepted, on average."""
+    """Raises unless `fakes` can be the expected number of published keys that nobody holds."""
     if not LEAST_FAKES <= fakes < math.inf:
         raise UsageError(
             f"the expected number of fakes must be positive, at least {LEAST_FAKES:g}, not {fakes!r}"

@@ -237,7 +237,7 @@ class SparkEngine:
     def exchange(
         self, values: Any, work: Work, then: Work, *, reader: Callable[[], RowReader]
     ) -> StoredValues:
-        """What `then` makes of what `work` makes, values with one number together and in one task; stored.
+        """The stored results of `then` on the results of `work`; values with one number come to one task, together.
 
         `values` are stored, or rows of a source.
         """
@@ -303,7 +303,7 @@ class SparkEngine:
             files.delete(path, True)
 
     def close(self) -> None:
-        """Takes back what was sent to the workers."""
+        """Removes the broadcast values from the workers."""
         for sent in self._sent:
             with suppress(Exception):  # the session may be gone
                 sent.destroy()

@@ -59,7 +59,7 @@ class Workers(Protocol):
     def exchange(
         self, values: Any, work: Work, then: Work, *, reader: Callable[[], RowReader]
     ) -> Stored:
-        """What `then` makes of what `work` makes, values with one number together and in one task; stored."""
+        """The stored results of `then` on the results of `work`; values with one number come to one task, together."""
 
     def share(self, value: U) -> Callable[[], U]:
         """A value that is opened on the workers."""

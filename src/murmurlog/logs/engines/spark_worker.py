@@ -135,7 +135,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpack(packed: bytes, text_keys: TextKeys) -> Any:
-    """The value again; what is large in it stays in its file."""
+    """The value of these bytes; large arrays stay in their file."""
     if packed.startswith(ELSEWHERE):
         return _load(pickle.loads(packed[len(ELSEWHERE) :]), text_keys)
     return _whole(memoryview(packed), text_keys)
@@ -169,7 +169,7 @@ def run(
     packer: Callable[[], Packer],
     normaliser: str,
 ) -> Batches:
-    """The rows that `work` makes, if the text rules here are those of the sending process."""
+    """The rows that `work` makes; raises if the text rules here are not those of the sending process."""
     if normaliser != NORMALISER:
         raise RuntimeError("another normaliser")
     opened = reader()
@@ -194,7 +194,7 @@ def _freeze_modules() -> None:
 
 
 def _forget_zip_files() -> None:
-    """Before a task Spark has every known folder of a zip file listed again, which takes longer than small work."""
+    """Forgets the known zip files: before each task Spark lists all of them again, which takes longer than a small task."""
     for path, finder in [*sys.path_importer_cache.items()]:
         if isinstance(finder, zipimporter):
             del sys.path_importer_cache[path]
@@ -310,7 +310,7 @@ def settle(batches: Batches, reader: RowReader) -> Values:
 
 
 def _local_disk() -> Path:
-    """Where Spark lets a worker write what no other one reads."""
+    """The folder for files that only this worker reads."""
     return Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
 
 

@@ -85,14 +85,14 @@ class Inspection:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether only a part of the text was looked at."""
+        """Whether only a part of the text was read."""
         return self.format != "json" and any(file.step > 1 for file in self.files)
 
 
 def inspect(
     source: str, *, encoding: str | None = None, delimiter: str | None = None
 ) -> Inspection:
-    """What the rows of a log tell about it, besides what the owner says."""
+    """How a log is written, as its rows and the owner's options say."""
     if looks_like_address(source):
         _, names = look(parse(source))
         return _inspect_sample(source, "postgresql", Sample(columns={name: [] for name in names}))
@@ -391,7 +391,7 @@ def _encoding_doubts(encoding: Encoding) -> tuple[str, ...]:
 
 
 def _is_value(text: str) -> bool:
-    """Whether a field of a first line is no name: the sniffer takes urls and most times for text."""
+    """Whether a field of a first line is a value, not a name: the sniffer takes urls and most times for text."""
     facts = facts_of([text], times=float(len(times.likely([text])) > 1))
     return bool(not text or facts.numbers or facts.urls or facts.times)
 

@@ -264,7 +264,7 @@ def _sites(number: Ints, _: pa.Array) -> pa.Array:
 
 
 def _personal(number: Ints, _: pa.Array) -> pa.Array:
-    """Strings that look like personal data of nobody: see `pattern_of`."""
+    """Strings that look like personal data, but are nobody's: see `pattern_of`."""
     first, second = (
         vocabulary().take(pa.array(pick(number, salt, 100_000, 1.0))).to_pylist()
         for salt in (30, 31)
