@@ -113,8 +113,8 @@ def sessions_by_a_common_clock(finder: Any, rows: Any) -> Any:
         before = every[np.maximum(np.searchsorted(every, time) - 1, 0)]  # whoever searched
         starts |= time - before > finder.gap
     session = np.cumsum(starts)
-    if finder.known is not None:
-        known = (finder.known().places(rows.query.keys) >= 0)[query]
+    if finder.published is not None:
+        known = (finder.published().places(rows.query.keys) >= 0)[query]
         session, unit, time, query = session[known], unit[known], time[known], query[known]
     asked = np.ones(len(query), bool)
     asked[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])

@@ -38,6 +38,7 @@ from murmurlog.errors import (
 )
 from murmurlog.evaluation.label_files import read_doc_freq, read_planted
 from murmurlog.logs.formats import DIALECTS, pieces
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.records import cut
 from murmurlog.logs.screen import load, load_deny
 from murmurlog.logs.source import find
@@ -131,7 +132,7 @@ def _file(name: str, read: Callable[[Path], Any]) -> Callable[[bytes, Path], Non
 
 
 def _log(path: Path, **said: Any) -> None:
-    source = find(str(path), **said)
+    source = find(str(path), SourceOptions(**said))
     dialect, broken = DIALECTS[source.format], dict[str, int]()
     for file, packing, encoding in zip(
         source.files, source.compressions, source.encodings, strict=True

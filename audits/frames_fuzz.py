@@ -35,7 +35,7 @@ from murmurlog.errors import MurmurlogError
 from murmurlog.logs.engines.duckdb import open_duckdb
 from murmurlog.logs.source import Source
 from murmurlog.logs.tables import write_parquet
-from murmurlog.logs.typed_rows import read_batches
+from murmurlog.logs.typed_rows import Selection, read_batches
 from murmurlog.logs.workspace import open_workspace
 
 Connection = duckdb.DuckDBPyConnection
@@ -242,7 +242,7 @@ def source_of(file: Path) -> Source:
     """The file as a source whose column x is its time."""
     return Source(
         format="parquet", files=(file,), compressions=(None,), encodings=("utf-8",), table=None,
-        lines=None, found=tuple(COLUMNS.values()), columns=COLUMNS, settled={},
+        lines=None, column_names=tuple(COLUMNS.values()), columns=COLUMNS, settled={},
     )  # fmt: skip
 
 
@@ -252,7 +252,7 @@ def rows_read(frame: Any, folder: Path, connection: Connection) -> list[Any] | s
     try:
         write_parquet(frame, file)
         batches = read_batches(
-            source_of(file), connection=connection, where={}, keep=["x"], urls=False, broken={}
+            source_of(file), Selection(keep=["x"], urls=False), connection=connection, broken={}
         )
         table = pa.Table.from_batches(list(batches))
         columns = [table[name].to_pylist() for name in ("user", "k0", "time")]

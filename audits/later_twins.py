@@ -123,9 +123,13 @@ def judged_at_the_end(schedule: Any, keys: Any, judge: Any, *, count: int, entro
     return int(judge(last, z, remembered).passed.sum())
 
 
-def chosen_among_all(domain: Any, *, count: int, held: Any, text_keys: Any, entropy: Any) -> Any:
+def chosen_among_all(
+    domain: Any, *, count: int, held_keys: Any, text_keys: Any, entropy: Any
+) -> Any:
     """Fakes are chosen among all pool keys, also such as somebody holds."""
-    return _real_unheld(domain, count=count, held=NO_KEYS, text_keys=text_keys, entropy=entropy)
+    return _real_unheld(
+        domain, count=count, held_keys=NO_KEYS, text_keys=text_keys, entropy=entropy
+    )
 
 
 def keys_of_pools(pools: Any, text_keys: Any) -> Any:

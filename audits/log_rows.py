@@ -28,7 +28,7 @@ def rows_of(log: Log, kept: str = "") -> Counter[Row]:
 def partition_rows(rows: Rows, *, kept: str = "") -> Counter[Row]:
     """The same of a partition."""
     query, url, value = (
-        _texts(rows, column) for column in (rows.query, rows.url, rows.kept.get(kept))
+        _texts(rows, column) for column in (rows.query, rows.url, rows.kept_columns.get(kept))
     )
     ranks = [None] * rows.count if rows.rank is None else rows.rank.tolist()
     return Counter(

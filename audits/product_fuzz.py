@@ -54,6 +54,7 @@ from murmurlog.logs import text_keys
 from murmurlog.logs.cleaning import Cleaning, column_cleaners
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import Log, moment_of, read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.rows import RowReader, Rows, Texts
 from murmurlog.logs.source import Source, find
 from murmurlog.logs.text_keys import TextKeys
@@ -402,7 +403,13 @@ def on_files(cases: Sequence[Case], folder: Path, found: Comparison) -> None:
         place.mkdir()
         columns = {name: name for name in made.columns if name != COUNTRY}
         with connect() as engine:
-            from_source(made, find(write(made, place), columns=columns), engine, found, "files")
+            from_source(
+                made,
+                find(write(made, place), SourceOptions(columns=columns)),
+                engine,
+                found,
+                "files",
+            )
 
 
 def on_postgres(cases: Sequence[Case], found: Comparison) -> str:
@@ -424,7 +431,7 @@ def on_postgres(cases: Sequence[Case], found: Comparison) -> str:
                      for f in table.schema]  # fmt: skip
             server.load(f"log{made.number}", table.cast(pa.schema(plain)))
             columns = {name: name for name in made.columns if name != COUNTRY}
-            source = find(f"{server.url()}::log{made.number}", columns=columns)
+            source = find(f"{server.url()}::log{made.number}", SourceOptions(columns=columns))
             with connect() as engine:
                 from_source(made, source, engine, found, "postgres")
     return ""

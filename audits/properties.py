@@ -29,6 +29,7 @@ from murmurlog.bundle.write import make_cards
 from murmurlog.errors import BundleError, MurmurlogError, OtherVersion
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import MECHANISMS, parse
 
@@ -118,7 +119,7 @@ def _rows(path: Path) -> list[tuple[Any, ...]]:
     """The rows of everybody but the one who wrote what he liked."""
     with connect() as engine:
         keys = {role: role for role in _NAMES} if ".jsonl" in path.name else None
-        source = find(str(path), columns=keys)
+        source = find(str(path), SourceOptions(columns=keys))
         log = read(source, engine=engine, keep={"name": source.columns["user"]})
         found = rows_of(log, "name")
     others = {user for user, *_ in _OTHERS}

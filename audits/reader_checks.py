@@ -21,11 +21,12 @@ from murmurlog.errors import InputError, MurmurlogError
 from murmurlog.logs import formats as shapes
 from murmurlog.logs import records
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.rows import Column
 from murmurlog.logs.rows import Rows as LogRows
 from murmurlog.logs.screen import Screen, load
 from murmurlog.logs.source import find
-from murmurlog.logs.typed_rows import read_batches
+from murmurlog.logs.typed_rows import Selection, read_batches
 
 Rows = Counter[tuple[Any, ...]]
 USER = "user"  # a column that is kept: the user's name
@@ -55,20 +56,20 @@ class Reader:
             if self.twin == "csv-parallel":
                 return by_parallel_csv(sample, self.folder, self._connection.execute)
             try:
-                source = find(path, **sample.options, time_format=sample.time_format)
+                source = find(path, SourceOptions(**sample.options, time_format=sample.time_format))
                 broken: dict[str, int] = {}
                 batches = read_batches(
-                    source, connection=self._connection, where={}, keep=source.found, urls=True,
-                    broken=broken,
+                    source, Selection(keep=source.column_names, urls=True),
+                    connection=self._connection, broken=broken,
                 )  # fmt: skip
-                kept = [f"k{i}" for i in range(len(source.found))]
+                kept = [f"k{i}" for i in range(len(source.column_names))]
                 times = ["time"] if sample.time_format else []
                 found = _counted(batches, ["user", "query", "url", *kept, *times], source.nothing)
             except InputError as error:
                 return _refused(error)
             except Exception as error:
                 return Outcome(refused=f"{type(error).__name__}: {error!s:.200}", line=ERROR)
-        return Outcome(columns=source.found, rows=_none_for_empty(found), broken=broken)
+        return Outcome(columns=source.column_names, rows=_none_for_empty(found), broken=broken)
 
     def others(self, one: Pair, *, added: bool) -> Rows | str:
         """The clean rows of everybody but the added user, or why there are none."""
@@ -86,7 +87,7 @@ class Reader:
                 sample = change(sample)
             path = self._written(sample)
             with self._settings(sample):
-                source = find(path, **sample.options)
+                source = find(path, SourceOptions(**sample.options))
                 return self.clean(one, source)
         except MurmurlogError as error:
             return Counter() if "no usable rows" in str(error) else f"refused: {error}"
@@ -137,7 +138,7 @@ class Reader:
 def plain_rows(rows: LogRows) -> list[tuple[Any, ...]]:
     """The rows of a partition: key and name of the user, query, time, url, rank, kept columns."""
     columns = [
-        *(rows.kept.values()),
+        *(rows.kept_columns.values()),
         rows.query,
         *([rows.url] if rows.url else []),
     ]

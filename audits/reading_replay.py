@@ -25,6 +25,7 @@ from murmurlog.errors import UsageError
 from murmurlog.logs import formats
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import Log, read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.screen import load as load_screen
 from murmurlog.logs.source import find
 from murmurlog.logs.text_keys import TextKeys
@@ -141,7 +142,9 @@ def check_reading(folder: Path) -> list[str]:
             for block in BORDERS:
                 with replaced(formats, "BLOCK", block):
                     log = read(
-                        find(str(file), columns=ROLES), engine=engine, entropy=SeededEntropy(SEED)
+                        find(str(file), SourceOptions(columns=ROLES)),
+                        engine=engine,
+                        entropy=SeededEntropy(SEED),
                     )
                 if fault := _difference(log, expected):
                     faults.append(f"a .{ending} file in pieces of {block} bytes: {fault}")
@@ -208,7 +211,7 @@ def check_distinct(mechanism: Mechanism, table: str, folder: Path) -> list[str]:
         "\n".join("\t".join(row) for row in [tuple(ROLES), *rows]) + "\n", encoding="utf-8"
     )
     with connect() as engine:
-        log = read(find(str(path), columns=ROLES), engine=engine)
+        log = read(find(str(path), SourceOptions(columns=ROLES)), engine=engine)
         found = exact_counts(
             mechanism.gather(log, View(kind=table, way="first"), entropy=SeededEntropy(SEED))
         )

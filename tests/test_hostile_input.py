@@ -137,7 +137,7 @@ def test_any_key_of_json_is_one_column(tmp_path, name):
     lines = [{name: f"u{n}", "query": "q", "other": "x"} for n in range(3)]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = {"columns": {"user": name, "query": "query"}}
-    rows, _ = read_rows(tmp_path / "log.jsonl", found=found)
+    rows, _ = read_rows(tmp_path / "log.jsonl", source_options=found)
     assert [row["user"] for row in rows] == ["u0", "u1", "u2"]
 
 

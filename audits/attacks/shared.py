@@ -26,6 +26,7 @@ import murmurlog
 from murmurlog.errors import MurmurlogError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
 
 ATTACKER = "mallory"  # the id of the user in whose rows two neighbouring logs differ
@@ -130,7 +131,7 @@ def rows_read(pair: Pair, path: Path) -> Counter[Row] | int:
     more: dict[str, Any] = {"shape": pair.shape} if pair.shape and knows_shapes() else {}
     try:
         with connect() as engine:
-            source = find(str(path), columns=dict(pair.columns), **more)
+            source = find(str(path), SourceOptions(columns=dict(pair.columns), **more))
             kept = {USER: source.columns["user"]}
             return rows_of(read(source, engine=engine, keep=kept), USER)
     except MurmurlogError as error:

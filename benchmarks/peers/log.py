@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from murmurlog.logs.invented import texts as text
 from murmurlog.logs.invented.populations import sizes
-from murmurlog.logs.invented.texts import coded, pack
+from murmurlog.logs.invented.texts import decode, pack
 
 ROWS_A_USER = 15.5
 OWN, AGAIN = 0.295, 0.15  # only this user asks it; the previous query once more; the rest is shared
@@ -59,7 +59,7 @@ def table_of(rows: int, *, seed: int = 1) -> pa.Table:
     urls = pa.array([f"http://www.site{n}.com/page/{n % 7}" for n in sites.tolist()])
     return pa.table(
         {
-            "user": coded(user, [f"u{i:07d}" for i in names]),
+            "user": decode(user, [f"u{i:07d}" for i in names]),
             "time": pa.array(FIRST_DAY + time.astype("timedelta64[us]")),
             "query": _taken(text.texts(distinct), codes),
             "url": _taken(urls, pa.array(place, mask=~clicked)),

@@ -29,7 +29,7 @@ from murmurlog.evaluation.request import make_tables
 from murmurlog.evaluation.scores import Result, results
 from murmurlog.evaluation.tasks import TASKS, Settings, Tables, Unfit
 from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.invented.write import generate
+from murmurlog.logs.invented.generate import generate
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from murmurlog.evaluation.evaluate import evaluate, sweep
     from murmurlog.evaluation.result import Evaluation
-    from murmurlog.logs.invented.write import generate
+    from murmurlog.logs.invented.generate import generate
     from murmurlog.mechanisms import Threshold, parse
     from murmurlog.privacy import Guarantee
     from murmurlog.publishing.init import init
@@ -62,7 +62,7 @@ _WHERE = {
     "estimate": "bundle.estimate",
     "evaluate": "evaluation.evaluate",
     "export": "bundle.export",
-    "generate": "logs.invented.write",
+    "generate": "logs.invented.generate",
     "init": "publishing.init",
     "load": "bundle.read",
     "load_series": "bundle.series",

@@ -42,9 +42,9 @@ def write(folder, rows):
 @settings(max_examples=15, deadline=None)
 def test_no_unit_keeps_more_than_its_bound(tmp_path_factory, rows, unit, way, kind):
     path = write(tmp_path_factory.mktemp("bound"), rows)
-    kept = bounded_rows(path, unit=unit, way=way, kind=kind, per_user=2)
+    rows = bounded_rows(path, unit=unit, way=way, kind=kind, per_user=2)
     per_unit = {}
-    for name, *_ in kept:
+    for name, *_ in rows:
         per_unit[name] = per_unit.get(name, 0) + 1
     assert max(per_unit.values(), default=0) <= 2
 
@@ -141,7 +141,7 @@ def test_pairs_of_rows_that_differ_in_the_split_alone_do_not_hang_on_the_order_o
         for n in range(6)
         for minute, query, country in ((0, "q", "DE"), (0, "q", "FR"), (1, "r", "DE"))
     ]
-    found = []
+    tallies = []
     for name, lines in (("one.tsv", rows), ("other.tsv", rows[::-1])):
         (tmp_path / name).write_text("user\ttime\tquery\tcountry\n" + "".join(lines))
         with connect() as engine:
@@ -152,8 +152,8 @@ def test_pairs_of_rows_that_differ_in_the_split_alone_do_not_hang_on_the_order_o
             )  # fmt: skip
             by = By(column="country", values=("DE", "FR")).inside()
             view = View(kind="pair", by=by)
-            found.append(counts_of(tally_view(log, view, per_user=1, entropy=entropy)))
-    assert found[0] == found[1]
+            tallies.append(counts_of(tally_view(log, view, per_user=1, entropy=entropy)))
+    assert tallies[0] == tallies[1]
 
 
 def test_names_of_units_cannot_collide(write_tsv):

@@ -33,10 +33,10 @@ def items_of(rows, *, units, items, seed=1):
 
 
 def bounded(items, *, per_unit, secret=5, places=False):
-    kept = Bound(per_unit=per_unit, secret=secret, places=places)(items)
-    places = [0] * len(kept.unit) if kept.place is None else kept.place.tolist()
-    keys = [key.tobytes() for key in kept.keys[kept.item]]
-    return set(zip(kept.unit.tolist(), keys, places, strict=True))
+    choice = Bound(per_unit=per_unit, secret=secret, places=places)(items)
+    places = [0] * len(choice.unit) if choice.place is None else choice.place.tolist()
+    keys = [key.tobytes() for key in choice.keys[choice.item]]
+    return set(zip(choice.unit.tolist(), keys, places, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -47,10 +47,10 @@ def test_the_least_of_a_plain_model_are_kept(seed):
     secret, places = int(rng.integers(0, 2**63)), bool(seed % 2)
     expected = set()
     for unit in {unit for unit, _ in rows}:
-        own = mixed(int(items.unit_keys[unit, 0]) ^ secret)
+        salt = mixed(int(items.unit_keys[unit, 0]) ^ secret)
         order = sorted(
             {item for other, item in rows if other == unit},
-            key=lambda item: (mixed(own ^ int(items.keys[item, 0])), int(items.keys[item, 1])),
+            key=lambda item: (mixed(salt ^ int(items.keys[item, 0])), int(items.keys[item, 1])),
         )
         expected |= {
             (unit, items.keys[item].tobytes(), place if places else 0)
@@ -63,8 +63,8 @@ def test_equal_first_words_are_told_apart_by_the_check():
     items = items_of([(0, n) for n in range(6)], units=1, items=6)
     items.keys[:, 0] = 7
     items.keys[:, 1] = [5, 3, 9, 1, 0, 2]
-    kept = bounded(items, per_unit=3)
-    checks = {int(np.frombuffer(key, np.uint64)[1]) for _, key, _ in kept}
+    choice = bounded(items, per_unit=3)
+    checks = {int(np.frombuffer(key, np.uint64)[1]) for _, key, _ in choice}
     assert checks == {0, 1, 2}
 
 
@@ -72,9 +72,9 @@ def test_every_item_of_a_unit_is_kept_equally_often():
     """2,000 units with the same 20 items keep 5 each: an item is kept by 500, give or take 19.4."""
     rows = [(unit, item) for unit in range(2000) for item in range(20)]
     items = items_of(rows, units=2000, items=20)
-    kept = Bound(per_unit=5, secret=11)(items)
-    assert len(kept.unit) == 10_000
-    assert abs(np.bincount(kept.item) - 500).max() < 5 * 19.4
+    choice = Bound(per_unit=5, secret=11)(items)
+    assert len(choice.unit) == 10_000
+    assert abs(np.bincount(choice.item) - 500).max() < 5 * 19.4
 
 
 def test_another_secret_chooses_others():

@@ -63,12 +63,12 @@ def test_one_users_rows_change_nothing_for_the_others(attack, size, tmp_path):
 @pytest.mark.parametrize("mechanism", ["threshold", "rounds"])
 def test_a_column_of_any_name_gives_the_same_counts_or_is_refused(mechanism, tmp_path):
     settings = [by_names.plain(mechanism, tables=("query",))]
-    made = list(by_names.attack(tmp_path, 2000, names=NAMES, settings=settings))
-    assert [line for line, finding in made if finding.broken] == []
+    results = list(by_names.attack(tmp_path, 2000, names=NAMES, settings=settings))
+    assert [line for line, finding in results if finding.broken] == []
 
 
 def test_every_mechanism_is_tried_with_hostile_names():
-    assert {each.name for each in by_names.settings()} == set(by_names.MECHANISMS)
+    assert {setting.name for setting in by_names.settings()} == set(by_names.MECHANISMS)
     assert len(set(by_names.NAMES)) == len(by_names.NAMES) >= 30
 
 
@@ -87,9 +87,9 @@ def crowd_rows(count=400):
 def test_rows_that_are_lost_or_forged_are_found(tmp_path):
     without = write(tmp_path / "a.tsv", *crowd_rows())
     hostile = write(tmp_path / "b.tsv", *crowd_rows()[:-3], ("x1", "mine"), (ATTACKER, "mine"))
-    found = compared(Pair(name="rows", without=without, with_rows=hostile))
-    assert found.broken
-    assert "of 400 rows of others 3 lost, 1 forged" in found.text
+    finding = compared(Pair(name="rows", without=without, with_rows=hostile))
+    assert finding.broken
+    assert "of 400 rows of others 3 lost, 1 forged" in finding.text
 
 
 def test_the_attackers_own_rows_are_no_finding(tmp_path):
@@ -119,9 +119,9 @@ def test_a_refusal_counts_only_where_it_may_be(tmp_path):
 def test_a_failure_or_a_refusal_that_is_booked_is_a_finding(done, says, tmp_path, monkeypatch):
     log = write(tmp_path / "a.tsv", *crowd_rows())
     monkeypatch.setattr(attacks.shared, "release", lambda *_, **__: done)
-    found = compared(Pair(name="end", without=log, with_rows=log, refused="both"))
-    assert found.broken
-    assert says in found.text
+    finding = compared(Pair(name="end", without=log, with_rows=log, refused="both"))
+    assert finding.broken
+    assert says in finding.text
 
 
 def test_a_flag_that_is_not_known_is_not_taken_for_a_refusal(tmp_path):
@@ -154,19 +154,19 @@ def test_other_counts_and_other_keys_by_a_column_are_found():
 
 def test_clicks_that_only_one_of_the_logs_publishes_are_found(tmp_path, monkeypatch):
     """A second implementation with another rule, which is taken if no row is very long."""
-    finder, published = View.finder, ItemFinder.published
+    finder, is_published = View.finder, ItemFinder.is_published
 
     def by_query(self, rows, query, row):
-        return (self.known().places(rows.query.keys) >= 0)[query]
+        return (self.published().places(rows.query.keys) >= 0)[query]
 
     def by_query_alone(self, log, **more):
-        made = finder(self, log, **more)
-        if made.known is None or log.broken:
-            monkeypatch.setattr(ItemFinder, "published", published)
-            return made
-        monkeypatch.setattr(ItemFinder, "published", by_query)
+        item_finder = finder(self, log, **more)
+        if item_finder.published is None or log.broken:
+            monkeypatch.setattr(ItemFinder, "is_published", is_published)
+            return item_finder
+        monkeypatch.setattr(ItemFinder, "is_published", by_query)
         queries = KeyList.of(log.text_keys.columns([self.published["query"]["query"]]))
-        return replace(made, known=log.partitions.share(queries))
+        return replace(item_finder, published=log.partitions.share(queries))
 
     monkeypatch.setattr(View, "finder", by_query_alone)
     line, code = verdict(list(by_waiting.attack(tmp_path, 400)))

@@ -9,7 +9,7 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.inspection.inspect import inspect
 from murmurlog.logs.likely_causes import likely_causes
 from murmurlog.logs.log import read
-from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.options import ReadOptions, SourceOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
 from murmurlog.publishing.ledger import Ledger
@@ -27,10 +27,12 @@ def log_of(path, *, good=10, bad=10, time=GERMAN):
 
 
 def read_with(path, *, say=lambda _: None, **options):
-    given = ReadOptions(**options)
+    read_options = ReadOptions(**options)
     with connect() as engine:
         return (
-            Reading.of(given).read(find(str(path), given), engine=engine, urls=False, say=say).rows
+            Reading.of(read_options)
+            .read(find(str(path), read_options), engine=engine, urls=False, say=say)
+            .rows
         )
 
 
@@ -49,16 +51,16 @@ def test_a_log_with_too_many_broken_rows_is_refused_with_the_flag_to_give(tmp_pa
 
 
 def test_few_broken_rows_are_a_warning_before_anything_else(tmp_path):
-    said = []
-    assert read_with(log_of(tmp_path / "log.csv", bad=2), say=said.append) == 12
-    (warning,) = [line for line in said if line.startswith("warning: ")]
+    messages = []
+    assert read_with(log_of(tmp_path / "log.csv", bad=2), say=messages.append) == 12
+    (warning,) = [line for line in messages if line.startswith("warning: ")]
     assert warning.startswith(
         "warning: for your eyes only: 2 of 12 rows of log.csv are broken (2 x unreadable time); rows without "
         "a readable time stay, as rows without a time. Likely cause: times do not read as ISO 8601"
     )
-    said.clear()
-    read_with(log_of(tmp_path / "fine.csv", bad=0), say=said.append)
-    assert not [line for line in said if line.startswith("warning")]
+    messages.clear()
+    read_with(log_of(tmp_path / "fine.csv", bad=0), say=messages.append)
+    assert not [line for line in messages if line.startswith("warning")]
 
 
 def test_lost_rows_count_and_screened_and_excluded_ones_do_not(tmp_path):
@@ -80,12 +82,12 @@ def test_lost_rows_count_and_screened_and_excluded_ones_do_not(tmp_path):
 
 def test_nothing_is_booked_or_written_on_a_misread_log(tmp_path):
     path, ledger, out = log_of(tmp_path / "log.csv"), tmp_path / "ledger.db", tmp_path / "bundle"
-    asked = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "source_name": "web"}
+    settings = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "source_name": "web"}
     Ledger(ledger).cap("web", epsilon=3, delta=1e-5)
     with pytest.raises(InputError, match="more than --max-broken 0.2 allows"):
-        release(str(path), out=out, **asked)
+        release(str(path), out=out, **settings)
     assert not out.exists()
-    booked = release(str(path), out=out, **asked, max_broken=1)
+    booked = release(str(path), out=out, **settings, max_broken=1)
     assert [entry.release_id for entry in Ledger(ledger).entries()] == [booked.release_id]
 
 
@@ -99,11 +101,11 @@ def test_no_file_of_a_bundle_depends_on_the_check(tmp_path):
 
 
 def test_profile_only_warns(tmp_path):
-    said = []
-    found = look(str(log_of(tmp_path / "log.csv")), ReadOptions(), say=said.append)
-    assert found["broken"] == {"unreadable time": 10}
-    assert found["rows"] == 20
-    assert any(line.startswith("warning: for your eyes only: 10 of 20") for line in said)
+    messages = []
+    profile = look(str(log_of(tmp_path / "log.csv")), ReadOptions(), say=messages.append)
+    assert profile["broken"] == {"unreadable time": 10}
+    assert profile["rows"] == 20
+    assert any(line.startswith("warning: for your eyes only: 10 of 20") for line in messages)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])
@@ -125,8 +127,10 @@ def test_a_share_is_from_0_to_1(share):
 def test_the_likely_cause_is_named(name, content, reason, cause, tmp_path):
     (tmp_path / name).write_bytes(content)
     columns = {"user": "user", "query": "query"} if name.endswith("jsonl") else None
-    (found,) = likely_causes(find(str(tmp_path / name), columns=columns), {reason: 3})
-    assert cause in found
+    (message,) = likely_causes(
+        find(str(tmp_path / name), SourceOptions(columns=columns)), {reason: 3}
+    )
+    assert cause in message
 
 
 def test_no_value_is_quoted(tmp_path):

@@ -40,7 +40,7 @@ def test_text_is_read_in_its_encoding(encoding, delimiter, tmp_path):
     path = tmp_path / "log.csv"
     text = f"user{delimiter}query\na{delimiter}{word}\nb{delimiter}x\n"
     path.write_bytes(text.encode(encoding) if encoding != "latin-1" else text.encode("iso8859-1"))
-    found, _ = read_rows(path, found={"encoding": encoding, "delimiter": delimiter})
+    found, _ = read_rows(path, source_options={"encoding": encoding, "delimiter": delimiter})
     assert sorted((row["user"], row["query"]) for row in found) == [
         ("a", " ".join(word.casefold().split())), ("b", "x")
     ]  # fmt: skip
@@ -50,7 +50,7 @@ def test_text_is_read_in_its_encoding(encoding, delimiter, tmp_path):
 def test_a_record_that_cannot_be_decoded_takes_no_other_with_it(encoding, tmp_path):
     path = tmp_path / "log.txt"
     path.write_bytes(b"user|query\na|x\nb|\x81\xff\nc|\xfe\nd|y\n\x80")
-    rows, broken = read_rows(path, found={"encoding": encoding, "delimiter": "|"})
+    rows, broken = read_rows(path, source_options={"encoding": encoding, "delimiter": "|"})
     assert {row["user"] for row in rows} == {"a", "d"}
     assert sum(broken.values()) == 3
 

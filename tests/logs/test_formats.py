@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from log_readers import read_rows
 
 from murmurlog.errors import InputError
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
 from murmurlog.publishing.planning.exact_profile import profile
 
@@ -40,14 +41,14 @@ EXCITE_ROWS = [
 ]
 
 
-def rows_of(path, *, said=None, encoding=None, **options):
-    """(rows in order, broken, shape) of a source; `said` is --shape."""
-    found = {"shape": said, "encoding": encoding}
-    rows, broken = read_rows(path, found=found, **options)
+def rows_of(path, *, shape=None, encoding=None, **options):
+    """(rows in order, broken, shape) of a source; `shape` is --shape."""
+    source_options = {"shape": shape, "encoding": encoding}
+    rows, broken = read_rows(path, source_options=source_options, **options)
     plain = [
         (r["user"], str(r["time"] or "") or None, r["query"], r["url"], r["rank"]) for r in rows
     ]
-    return sorted(plain, key=str), broken, find(str(path), **found).shape
+    return sorted(plain, key=str), broken, find(str(path), SourceOptions(**source_options)).shape
 
 
 @pytest.mark.parametrize("name", ["user-ct-test-collection-01.txt", "log", "log.tsv"])
@@ -85,7 +86,7 @@ def test_a_csv_with_the_header_of_aol_says_what_it_is(tmp_path):
     (tmp_path / "a.csv").write_text(AOL)
     with pytest.raises(InputError, match="Its first line holds tabs: rename it to .tsv"):
         find(str(tmp_path / "a.csv"))
-    assert rows_of(tmp_path / "a.csv", said="aol") == (AOL_ROWS, {}, "aol")
+    assert rows_of(tmp_path / "a.csv", shape="aol") == (AOL_ROWS, {}, "aol")
 
 
 def test_rows_never_say_what_a_file_is(tmp_path):
@@ -155,14 +156,14 @@ def test_what_one_user_writes_changes_no_other_users_row_of_aol(tmp_path_factory
 def test_sogou_is_gb18030_unless_a_mark_or_a_flag_says_otherwise(tmp_path, encoding):
     path = tmp_path / "access_log.20080601.decode.filter"
     path.write_bytes(SOGOU.encode(encoding))
-    told = "utf-8" if encoding == "utf-8" else None
-    assert find(str(path), shape="sogou", encoding=told).encodings == (encoding,)
+    flag = "utf-8" if encoding == "utf-8" else None
+    assert find(str(path), SourceOptions(shape="sogou", encoding=flag)).encodings == (encoding,)
     expected = [(u, f"2008-06-01 {time}", *rest) for u, time, *rest in SOGOU_ROWS]
-    assert rows_of(path, said="sogou", encoding=told) == (expected, {}, "sogou")
+    assert rows_of(path, shape="sogou", encoding=flag) == (expected, {}, "sogou")
     path.rename(tmp_path / "SogouQ.reduced")
     expected = [(u, f"1970-01-01 {time}", *rest) for u, time, *rest in SOGOU_ROWS]
-    found = rows_of(tmp_path / "SogouQ.reduced", said="sogou", encoding=told)
-    assert found == (expected, {}, "sogou")
+    result = rows_of(tmp_path / "SogouQ.reduced", shape="sogou", encoding=flag)
+    assert result == (expected, {}, "sogou")
     proposed = profile(str(tmp_path / "SogouQ.reduced"))["proposed"]
     assert proposed == {"shape": "sogou"} | (
         {} if encoding == "gb18030" else {"encoding": encoding}
@@ -176,14 +177,21 @@ def test_sogou_of_2012_has_full_times_six_fields_and_no_brackets(tmp_path):
         "2011-12-30 00:00:06\tu2\tx\t3\t1\thttp://a.example.cn/\n"
         "20111330000005\tu3\ty\t3\t1\thttp://a.example.cn/\n"
     )
-    rows, broken, shape = rows_of(path, said="sogou", encoding="utf-8")
+    rows, broken, shape = rows_of(path, shape="sogou", encoding="utf-8")
     assert rows == [
         ("57375476989eea12", "2011-12-30 00:00:05", "奇艺高清", "example.cn", 1),
         ("u2", "2011-12-30 00:00:06", "x", "a.example.cn", 3),
         ("u3", None, "y", "a.example.cn", 3),
     ]
     assert (broken, shape) == ({"unreadable time": 1}, "sogou")
-    assert find(str(path), shape="sogou").found == ("time", "user", "query", "rank", "order", "url")
+    assert find(str(path), SourceOptions(shape="sogou")).column_names == (
+        "time",
+        "user",
+        "query",
+        "rank",
+        "order",
+        "url",
+    )
 
 
 def test_bytes_that_are_no_gb18030_break_only_their_row(tmp_path):
@@ -191,7 +199,7 @@ def test_bytes_that_are_no_gb18030_break_only_their_row(tmp_path):
     bad = b"00:00:09\tu9\t[\xff\x80]\t1 1\twww.example.cn\n"
     short = b"00:00:09\tu9\t[x]\n"
     (tmp_path / "SogouQ.mini").write_bytes(first + bad + second + short + third)
-    rows, broken, _ = rows_of(tmp_path / "SogouQ.mini", said="sogou")
+    rows, broken, _ = rows_of(tmp_path / "SogouQ.mini", shape="sogou")
     assert [row[2] for row in rows] == [row[2] for row in SOGOU_ROWS]
     assert broken == {"not decodable": 1, "too few columns": 1}
 
@@ -200,20 +208,20 @@ def test_one_line_does_not_settle_the_encoding(tmp_path):
     lines = [f"00:00:0{i}\tu{i}\t[红楼]\t1 1\twww.example.cn\n".encode("gb18030") for i in range(5)]
     lines[2] = "00:00:02\tu2\t[红楼]\t1 1\twww.example.cn\n".encode()
     (tmp_path / "SogouQ.mini").write_bytes(b"".join(lines))
-    rows, _, _ = rows_of(tmp_path / "SogouQ.mini", said="sogou")
+    rows, _, _ = rows_of(tmp_path / "SogouQ.mini", shape="sogou")
     assert [row[2] for row in rows if row[0] != "u2"] == ["红楼"] * 4
 
 
 def test_times_of_excite_are_no_unix_times(tmp_path):
     (tmp_path / "excite.log").write_text(EXCITE)
-    assert rows_of(tmp_path / "excite.log", said="excite") == (
+    assert rows_of(tmp_path / "excite.log", shape="excite") == (
         EXCITE_ROWS,
         {"no query": 1},
         "excite",
     )
     (tmp_path / "headed.tsv").write_text("User\tTime\tQuery\n" + EXCITE)
-    found = rows_of(tmp_path / "headed.tsv", said="excite")
-    assert found == (EXCITE_ROWS, {"no query": 1}, "excite")
+    result = rows_of(tmp_path / "headed.tsv", shape="excite")
+    assert result == (EXCITE_ROWS, {"no query": 1}, "excite")
     assert profile(str(tmp_path / "headed.tsv"))["proposed"] == {"shape": "excite"}
 
 
@@ -221,26 +229,26 @@ def test_a_first_row_of_names_does_not_settle_the_order_of_columns(tmp_path):
     """In a file without a header the first line is somebody's row, whatever the row holds."""
     for first in ("query\tuser\ttime", "time\tquery\tuser", "anonid\tq\tts"):
         (tmp_path / "excite.log").write_text(first + "\n" + EXCITE)
-        rows, _, _ = rows_of(tmp_path / "excite.log", said="excite")
+        rows, _, _ = rows_of(tmp_path / "excite.log", shape="excite")
         user, _, query = first.split("\t")
         assert sorted(rows) == sorted([*EXCITE_ROWS, (user, None, query, None, None)])
 
 
 def test_a_mark_at_the_start_is_no_part_of_the_first_user(tmp_path):
     (tmp_path / "excite.log").write_text("\ufeff" + EXCITE, encoding="utf-8")
-    found = rows_of(tmp_path / "excite.log", said="excite")
-    assert found == (EXCITE_ROWS, {"no query": 1}, "excite")
+    result = rows_of(tmp_path / "excite.log", shape="excite")
+    assert result == (EXCITE_ROWS, {"no query": 1}, "excite")
 
 
 def test_a_first_row_that_cannot_be_decoded_is_one_broken_row(tmp_path):
     (tmp_path / "excite.log").write_bytes(b"\xff\n" + EXCITE.encode())
-    found = rows_of(tmp_path / "excite.log", said="excite")
-    assert found == (EXCITE_ROWS, {"no query": 1, "not UTF-8": 1}, "excite")
+    result = rows_of(tmp_path / "excite.log", shape="excite")
+    assert result == (EXCITE_ROWS, {"no query": 1, "not UTF-8": 1}, "excite")
 
 
 def test_a_day_that_is_none_is_an_unreadable_time_of_excite(tmp_path):
     (tmp_path / "excite.log").write_text(EXCITE + "X\t970231000000\tx\nY\t990000000000\ty\n")
-    broken = rows_of(tmp_path / "excite.log", said="excite")[1]
+    broken = rows_of(tmp_path / "excite.log", shape="excite")[1]
     assert broken == {"no query": 1, "unreadable time": 2}
 
 
@@ -270,9 +278,9 @@ def test_a_shape_is_restricted_and_keeps_columns_like_any_log(tmp_path):
     rows, _, _ = rows_of(tmp_path / "a.txt", since="2006-03-02", where={"Query": "red shoes"})
     assert rows == AOL_ROWS[2:]
     rows, _ = read_rows(tmp_path / "a.txt", keep={"a": "ItemRank", "b": "ClickURL"})
-    kept = [{name: row[name] for name in "ab"} for row in rows]
-    assert {"a": "1", "b": "http://www.shoes.example"} in kept
-    assert {"a": None, "b": None} in kept
+    values = [{name: row[name] for name in "ab"} for row in rows]
+    assert {"a": "1", "b": "http://www.shoes.example"} in values
+    assert {"a": None, "b": None} in values
 
 
 def test_profile_says_the_shape(tmp_path):

@@ -40,9 +40,9 @@ def log(tmp_path_factory):
     return path
 
 
-def release_tables(source, out, **asked):
+def release_tables(source, out, **options):
     """The tables of a release whose noise is always the same."""
-    murmurlog.release(source, out=out, entropy=SeededEntropy(5), **BUDGET, **asked)
+    murmurlog.release(source, out=out, entropy=SeededEntropy(5), **BUDGET, **options)
     return dict(murmurlog.load(out).tables)
 
 
@@ -171,37 +171,39 @@ NO_TEXT = [
 def test_each_value_of_an_object_column_has_its_text_whatever_stands_beside_it():
     values = [(*pair, 0) for pair in TEXTS] + [(value, None, 0) for value in MISSING]
     values += [(value, None, 1) for value in NO_TEXT]
-    told = []
+    messages = []
     column = np.empty(len(values), dtype=object)
     for place, (value, _, _) in enumerate(values):
         column[place] = value
-    assert copied_values(column, say=told.append) == [text for _, text, _ in values]
-    assert f'{len(NO_TEXT)} values of the column "x" of the DataFrame have no text' in told[-1]
+    assert copied_values(column, say=messages.append) == [text for _, text, _ in values]
+    assert f'{len(NO_TEXT)} values of the column "x" of the DataFrame have no text' in messages[-1]
     for value, text, lost in values:
-        told = []
+        messages = []
         alone = np.empty(1, dtype=object)
         alone[0] = value
-        assert copied_values(alone, say=told.append) == [text]
-        assert sum("have no text" in line for line in told) == lost
+        assert copied_values(alone, say=messages.append) == [text]
+        assert sum("have no text" in line for line in messages) == lost
 
 
 def test_the_owner_learns_where_the_first_value_without_a_text_is_and_not_the_value(monkeypatch):
     monkeypatch.setattr("murmurlog.logs.tables.ROWS_A_BATCH", 2)
-    told = []
-    assert copied_values(["a", "b", "c", ["secret"]], say=told.append)[:3] == ["a", "b", "c"]
-    assert "1 values" in told[-1]
-    assert "the first is in row 3, of type list" in told[-1]
-    assert "secret" not in "".join(told)
+    messages = []
+    assert copied_values(["a", "b", "c", ["secret"]], say=messages.append)[:3] == ["a", "b", "c"]
+    assert "1 values" in messages[-1]
+    assert "the first is in row 3, of type list" in messages[-1]
+    assert "secret" not in "".join(messages)
 
 
 def test_a_row_whose_user_or_query_has_no_text_is_broken_and_the_others_are_read(tmp_path):
     users = [f"u{n}" for n in range(300)]
     frame = pd.DataFrame({"user": users, "query": ["weather"] * 300}).astype(object)
     frame.at[7, "query"] = ["weather"]
-    told = []
-    made = murmurlog.release(frame, out=tmp_path / "b", **BUDGET, say=told.append)
-    assert made.rows["query"] == 1
-    assert any("1 of 300 rows of DataFrame.parquet are broken (1 x no query)" in t for t in told)
+    messages = []
+    outcome = murmurlog.release(frame, out=tmp_path / "b", **BUDGET, say=messages.append)
+    assert outcome.rows["query"] == 1
+    assert any(
+        "1 of 300 rows of DataFrame.parquet are broken (1 x no query)" in t for t in messages
+    )
 
 
 FRAMES = {
@@ -226,8 +228,8 @@ def test_the_type_that_pandas_chooses_for_a_value_changes_no_other_text(kind):
         users = [f"{number:03}" for number in range(len(column))]
         frame = pd.DataFrame({"user": users, "query": ["q"] * len(column), "x": column})
         with local_source(frame, SourceOptions()) as path:
-            found = {"columns": {"user": "user", "query": "query", "time": "x"}}
-            rows, _ = read_rows(path, found=found, keep={"kept": "x"})
+            options = {"columns": {"user": "user", "query": "query", "time": "x"}}
+            rows, _ = read_rows(path, source_options=options, keep={"kept": "x"})
         return [(row["kept"], row["time"]) for row in rows]
 
     assert texts([*values, other])[: len(values)] == texts(values)
@@ -312,11 +314,11 @@ def broken_stream(log):
 def test_a_stream_that_fails_books_and_leaves_nothing(log, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    with pytest.raises(InputError, match="RecordBatchReader.*raised RuntimeError") as told:
+    with pytest.raises(InputError, match="RecordBatchReader.*raised RuntimeError") as error:
         murmurlog.release(
             broken_stream(log), out=tmp_path / "b", ledger=tmp_path / "ledger", source_name="web"
         )
-    assert "somebody" not in str(told.value)
+    assert "somebody" not in str(error.value)
     assert list((tmp_path / "tmp").iterdir()) == []
     assert not (tmp_path / "b").exists()
     assert Ledger(tmp_path / "ledger").entries() == []

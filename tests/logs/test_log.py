@@ -14,6 +14,7 @@ from log_readers import read_rows
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
 
 ROWS = [
@@ -34,7 +35,7 @@ def rows_of(source, **options):
     columns = options.pop("columns", None)
     if columns is None and ".jsonl" in str(source):
         columns = {role: role for role in ("user", "query", "time", "url")}
-    rows, broken = read_rows(source, found={"columns": columns}, **options)
+    rows, broken = read_rows(source, source_options={"columns": columns}, **options)
     extra = options.get("keep", ())
     plain = [
         (r["user"], str(r["time"] or "") or None, r["query"], r["url"], *(r[c] for c in extra))
@@ -231,12 +232,15 @@ def test_columns_are_guessed_or_given(tmp_path):
         InputError,
         match=r'looks like "query"\. Found: who, what. Map it: --columns user=who,query=...',
     ):
-        find(str(other), columns={"user": "who"})
-    assert find(str(other), columns={"user": "who", "query": "what"}).columns["user"] == "who"
+        find(str(other), SourceOptions(columns={"user": "who"}))
+    assert (
+        find(str(other), SourceOptions(columns={"user": "who", "query": "what"})).columns["user"]
+        == "who"
+    )
     with pytest.raises(InputError, match=r'column "nobody" is not in other.csv'):
-        find(str(other), columns={"user": "nobody"})
+        find(str(other), SourceOptions(columns={"user": "nobody"}))
     with pytest.raises(UsageError, match="'colour' is not a role"):
-        find(str(other), columns={"colour": "who"})
+        find(str(other), SourceOptions(columns={"colour": "who"}))
 
 
 @pytest.mark.parametrize(
@@ -395,7 +399,9 @@ def test_a_byte_order_mark_tells_utf_16(kind, write_csv, write_tsv, write_jsonl,
     plain = {"csv": write_csv, "tsv": write_tsv, "jsonl": write_jsonl}[kind](ROWS)
     other = tmp_path / f"other.{kind}"
     other.write_bytes(plain.read_text("utf-8").encode("utf-16"))
-    assert find(str(other), columns={"user": "user", "query": "query"}).encodings == ("utf-16",)
+    assert find(
+        str(other), SourceOptions(columns={"user": "user", "query": "query"})
+    ).encodings == ("utf-16",)
     assert rows_of(other) == (EXPECTED, {})
 
 
@@ -411,10 +417,10 @@ def test_half_a_character_of_utf_16_breaks_only_its_row(tmp_path):
 def test_an_encoding_may_be_given(tmp_path):
     path = tmp_path / "log.csv"
     path.write_bytes("user,query\na,café\n".encode("latin-1"))
-    rows, _ = read_rows(path, found={"encoding": "latin-1"})
+    rows, _ = read_rows(path, source_options={"encoding": "latin-1"})
     assert [row["query"] for row in rows] == ["café"]
     with pytest.raises(UsageError, match="--encoding 'klingon' is not known"):
-        find(str(path), encoding="klingon")
+        find(str(path), SourceOptions(encoding="klingon"))
 
 
 @pytest.mark.parametrize(
@@ -427,7 +433,7 @@ def test_a_first_line_that_looks_like_a_row_is_not_printed(first, tmp_path):
     path.write_text(f"{first}\n1235\tx\n")
     for columns in (None, {"query": "what"}):
         with pytest.raises(InputError, match="Its first line looks like a row") as caught:
-            find(str(path), columns=columns)
+            find(str(path), SourceOptions(columns=columns))
         assert "secret" not in str(caught.value)
 
 
@@ -442,7 +448,7 @@ def test_the_names_of_a_header_are_shown_with_the_flag_to_give(tmp_path):
         "user=Nutzer,query=Suchanfrage,time=Zeitpunkt,url=Klick ?"
     )
     with pytest.raises(InputError, match=r"Did you mean --columns query=Suchanfrage\?"):
-        find(str(path), columns={"user": "Nutzer", "query": "suchanfrage"})
+        find(str(path), SourceOptions(columns={"user": "Nutzer", "query": "suchanfrage"}))
     path.write_text("uid,serch\n")
     with pytest.raises(InputError, match=r"Did you mean --columns query=serch \?"):
         find(str(path))
@@ -457,7 +463,10 @@ def test_a_header_with_another_delimiter_is_pointed_out(found, name, tmp_path):
     path.write_text(f"user{found}query\na{found}x\n")
     with pytest.raises(InputError, match=f"One column was found.*give --delimiter {name}"):
         find(str(path))
-    assert dict(find(str(path), delimiter=name).columns) == {"user": "user", "query": "query"}
+    assert dict(find(str(path), SourceOptions(delimiter=name)).columns) == {
+        "user": "user",
+        "query": "query",
+    }
 
 
 def test_url_level_is_checked(write_tsv):
@@ -490,7 +499,7 @@ def test_columns_that_differ_in_case_only_are_never_taken_for_each_other(tmp_pat
     table = pa.table({"User": ["r1", "r2"], "user": ["a", "a"], "query": ["x", "y"]})
     pq.write_table(table, tmp_path / "log.parquet")
     with pytest.raises(InputError, match="differ only in case: User, user"):
-        find(str(tmp_path / "log.parquet"), columns={"user": "user"})
+        find(str(tmp_path / "log.parquet"), SourceOptions(columns={"user": "user"}))
     (tmp_path / "log.tsv").write_text("User\tuser\tquery\nr1\ta\tx\nr2\ta\ty\n")
     with pytest.raises(InputError, match=r"differ only in case or spaces: User, user"):
         find(str(tmp_path / "log.tsv"))
@@ -501,10 +510,10 @@ def test_columns_that_differ_in_case_only_are_never_taken_for_each_other(tmp_pat
 def test_a_role_may_be_settled_as_none(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("user,query,time,url\na,x,2026-01-01,b.example\n")
-    source = find(str(path), columns={"time": "none", "url": "none"})
+    source = find(str(path), SourceOptions(columns={"time": "none", "url": "none"}))
     assert source.columns == {"user": "user", "query": "query"}
     with pytest.raises(UsageError, match="--columns user=none: a log without a user"):
-        find(str(path), columns={"user": "none"})
+        find(str(path), SourceOptions(columns={"user": "none"}))
 
 
 def test_one_files_types_change_no_other_files_users(tmp_path):

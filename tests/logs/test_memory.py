@@ -17,6 +17,7 @@ import murmurlog.logs.source_batches
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.memory import BYTES_A_ROW, PROCESS, MemoryPlan, bytes_of_a_unit, least_memory
 from murmurlog.logs.source import find
+from murmurlog.logs.typed_rows import Selection
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.release import release
 
@@ -32,7 +33,7 @@ def test_all_parts_together_are_no_more_than_the_memory(cores):
         reading = plan.duckdb + (plan.threads + 2) * plan.rows_a_batch * BYTES_A_ROW
         partitions = plan.threads * plan.most_rows * BYTES_A_ROW
         for work in (reading, partitions, plan.threads * bytes_of_a_unit()):
-            assert PROCESS + plan.kept + work <= memory
+            assert PROCESS + plan.values + work <= memory
         assert plan.rows_a_partition < plan.most_rows
         assert plan.rows_a_batch > 20_000
 
@@ -57,7 +58,7 @@ def test_batches_end_after_so_many_rows_or_bytes(tmp_path, monkeypatch):
         monkeypatch.setattr(module, "BYTES_A_BATCH", 1_000_000)
     with connect() as engine:
         source = find(str(path))
-        batches = list(engine.batches(source, where={}, keep=(), urls=False, broken={}))
+        batches = list(engine.batches(source, Selection(urls=False), broken={}))
     sizes = [batch.num_rows for batch in batches]
     assert sum(sizes) == rows
     assert max(sizes) < rows  # 3,000 rows of 3,000 bytes

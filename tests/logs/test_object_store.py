@@ -14,7 +14,7 @@ from murmurlog.errors import DiskError, InputError, UsageError
 from murmurlog.logs import object_store
 from murmurlog.logs.addresses import mask
 from murmurlog.logs.inputs import local_source, name_of
-from murmurlog.logs.object_store import StoreError, bounded, copy_source, is_waiting, open_store
+from murmurlog.logs.object_store import StoreError, copy_source, is_waiting, open_store, run_in_time
 from murmurlog.logs.options import SourceOptions
 
 KEYS = ["logs/a.csv", "logs/b.csv", "logs/_c.csv", "logs/more/d.csv", "logs/more/deep/e.csv",
@@ -33,7 +33,7 @@ def store(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("address", "shown"),
+    ("address", "masked"),
     [
         ("s3://bucket/logs/*.csv", "s3://bucket/logs/*.csv"),
         ("s3://bucket/log?.csv", "s3://bucket/log?.csv"),
@@ -49,8 +49,8 @@ def store(tmp_path, monkeypatch):
         ("log.csv?x=secret", "log.csv?x=secret"),
     ],
 )
-def test_an_address_is_shown_without_secrets(address, shown):
-    assert mask(address) == shown
+def test_an_address_is_shown_without_secrets(address, masked):
+    assert mask(address) == masked
     assert "secret" not in name_of(address) or "://" not in address or "/cret" in address
 
 
@@ -86,24 +86,24 @@ def test_an_address_that_cannot_be_read_is_refused_and_its_secrets_are_not_shown
 ):
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT", raising=False)
-    with pytest.raises(UsageError, match=words) as told, local_source(address, SourceOptions()):
+    with pytest.raises(UsageError, match=words) as error, local_source(address, SourceOptions()):
         pass
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(error.value)
 
 
 def test_accounts_of_azure_come_from_the_address_or_a_variable(monkeypatch):
-    asked = []
-    monkeypatch.setattr(fs, "AzureFileSystem", lambda **given: asked.append(given))
+    calls = []
+    monkeypatch.setattr(fs, "AzureFileSystem", lambda **arguments: calls.append(arguments))
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "mine")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "secret")
     assert open_store("az://box/a.csv").path == "box/a.csv"
     assert open_store("abfs://box@other.dfs.core.windows.net/a.csv").path == "box/a.csv"
-    assert [given["account_name"] for given in asked] == ["mine", "other"]
-    assert asked[0]["account_key"] == "secret"
+    assert [arguments["account_name"] for arguments in calls] == ["mine", "other"]
+    assert calls[0]["account_key"] == "secret"
 
 
 @pytest.mark.parametrize(
-    ("address", "found"),
+    ("address", "files"),
     [
         ("s3://bucket/single.parquet", ["single.parquet"]),
         ("s3://bucket/logs", ["logs/[x].csv", "logs/a.csv", "logs/b.csv"]),
@@ -116,15 +116,15 @@ def test_accounts_of_azure_come_from_the_address_or_a_variable(monkeypatch):
         ("s3://bucket/l*/more/*.csv", ["logs/more/d.csv"]),
     ],
 )  # fmt: skip
-def test_objects_are_listed_as_files_are(address, found, store, tmp_path):
+def test_objects_are_listed_as_files_are(address, files, store, tmp_path):
     (tmp_path / "copy").mkdir()
     copy_source(address, tmp_path / "copy", lambda _: None)
     copied = [file for file in (tmp_path / "copy").rglob("*") if file.is_file()]
-    assert sorted(file.relative_to(tmp_path / "copy").as_posix() for file in copied) == found
+    assert sorted(file.relative_to(tmp_path / "copy").as_posix() for file in copied) == files
     assert all(file.read_text().endswith(file.name) for file in copied)
     if "*" in address or "?" in address:  # the same pattern on a disk
         local = Path(store / "bucket").glob(address.removeprefix("s3://bucket/"))
-        assert len(list(local)) == len(found)
+        assert len(list(local)) == len(files)
 
 
 def test_the_copy_is_read_as_the_files_are_and_removed(store):
@@ -136,8 +136,8 @@ def test_the_copy_is_read_as_the_files_are_and_removed(store):
 
 
 def test_a_table_of_a_database_in_a_store_can_be_named(store, tmp_path):
-    found = copy_source("s3://bucket/single.parquet::table", tmp_path, lambda _: None)
-    assert found == f"{tmp_path}/single.parquet::table"
+    copy = copy_source("s3://bucket/single.parquet::table", tmp_path, lambda _: None)
+    assert copy == f"{tmp_path}/single.parquet::table"
 
 
 def test_nothing_at_an_address_is_said(store, tmp_path):
@@ -167,14 +167,14 @@ def test_an_object_that_changes_after_listing_is_named(store, tmp_path):
 def test_keys_cannot_leave_the_folder():
     for key in ("bucket/../../a", "bucket//a", "bucket/./a"):
         with pytest.raises(InputError, match="rename it"):
-            object_store._below(key, "bucket")
+            object_store._relative_path(key, "bucket")
 
 
 def test_a_step_that_takes_too_long_ends(monkeypatch):
     monkeypatch.setattr(object_store, "PATIENCE", 0.05)
     hold = threading.Event()
     with pytest.raises(StoreError, match="no answer within 0.05 seconds"):
-        bounded(hold.wait)
+        run_in_time(hold.wait)
     assert is_waiting()
     hold.set()
     for thread in object_store._threads:
@@ -183,7 +183,7 @@ def test_a_step_that_takes_too_long_ends(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("AWS Error ACCESS_DENIED during HeadObject: secret", "access denied"),
         ("AWS Error SIGNATURE_DOES_NOT_MATCH: secret", "access denied"),
@@ -192,12 +192,12 @@ def test_a_step_that_takes_too_long_ends(monkeypatch):
         ("secret", "the store failed"),
     ],
 )
-def test_words_of_a_store_are_not_passed_on(words, told):
+def test_words_of_a_store_are_not_passed_on(words, message):
     def fail():
         raise OSError(words)
 
-    with pytest.raises(StoreError, match=told) as raised:
-        bounded(fail)
+    with pytest.raises(StoreError, match=message) as raised:
+        run_in_time(fail)
     assert "secret" not in str(raised.value)
 
 
@@ -211,7 +211,7 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing."""
 
     def do_GET(self):
-        self.server.asked.append((self.path, dict(self.headers)))
+        self.server.requests.append((self.path, dict(self.headers)))
         name = self.path.partition("?")[0]
         if name == "/away":
             self.send_response(302)
@@ -244,7 +244,7 @@ def web(tmp_path_factory):
         cwd=folder, check=True, capture_output=True,
     )  # fmt: skip
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.asked = []
+    server.requests = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
     server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -261,10 +261,10 @@ def test_a_file_over_https_is_a_plain_get(web, tmp_path, monkeypatch):
     for path in ("/log.csv?sig=secret", "/here", "/unknown.csv"):
         folder = tmp_path / path.strip("/")[:4]
         folder.mkdir()
-        found = copy_source(url + path, folder, lambda _: None)
-        assert Path(found).read_bytes() == b"user,query\n\n"
-        assert "?" not in found
-    _, headers = server.asked[-1]
+        copy = copy_source(url + path, folder, lambda _: None)
+        assert Path(copy).read_bytes() == b"user,query\n\n"
+        assert "?" not in copy
+    _, headers = server.requests[-1]
     assert not {"Authorization", "Cookie"} & set(headers)
 
 
@@ -280,9 +280,9 @@ def test_a_file_over_https_is_a_plain_get(web, tmp_path, monkeypatch):
 def test_a_file_that_cannot_be_had_over_https_is_said(path, words, web, tmp_path, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", web[2])
     monkeypatch.setenv("NO_PROXY", "*")
-    with pytest.raises(InputError, match=words) as told:
+    with pytest.raises(InputError, match=words) as error:
         copy_source(web[1] + path, tmp_path, lambda _: None)
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(error.value)
 
 
 def test_a_server_that_nobody_vouches_for_is_refused(web, tmp_path, monkeypatch):

@@ -24,6 +24,7 @@ from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.postgres import looks_like_address, parse
 from murmurlog.logs.source import find
 from murmurlog.publishing.ledger import Ledger
@@ -120,12 +121,12 @@ def test_no_password_is_taken_for_anything_else(password):
     try:
         address = parse(f"postgresql://me:{password}@db.example:5432/web::log")
     except UsageError as error:
-        said = str(error)
+        output = str(error)
     else:
-        said = ""
+        output = ""
         assert not set(password) & set("@:/?# \n")
         assert address.url.endswith(f"me:{password}@db.example:5432/web")
-    assert password not in said
+    assert password not in output
 
 
 def test_files_are_still_files(tmp_path):
@@ -144,22 +145,22 @@ def test_a_missing_driver_says_what_to_install(monkeypatch):
 def test_a_server_that_is_not_there(tmp_path, monkeypatch, capsys):
     pytest.importorskip("adbc_driver_postgresql")
     monkeypatch.chdir(tmp_path)
-    said = command(
+    output = command(
         *("release", "postgresql://me:s3cret@127.0.0.1:1/web::log", "--out", "bundle"),
         *("--ledger", "ledger.db", "--source", "web", "--new-source"),
         code=4,
         monkeypatch=monkeypatch,
         capsys=capsys,
     )
-    assert "cannot connect to the PostgreSQL server" in said
-    assert "Connection refused" in said
-    assert "s3cret" not in said
+    assert "cannot connect to the PostgreSQL server" in output
+    assert "Connection refused" in output
+    assert "s3cret" not in output
     assert not Path("bundle").exists()
 
 
 def test_an_encoding_cannot_be_given_for_a_server():
     with pytest.raises(UsageError, match="--encoding is for files: leave it out"):
-        find("postgresql://db/web::log", encoding="latin-1")
+        find("postgresql://db/web::log", SourceOptions(encoding="latin-1"))
 
 
 def command(*arguments, code, monkeypatch, capsys):
@@ -209,7 +210,7 @@ def hostile_log(users=60):
 def rows_of(source, **restricted):
     """All rows of a source as a multiset, and what was broken."""
     columns = restricted.pop("columns", None)
-    rows, broken = read_rows(source, found={"columns": columns}, **restricted)
+    rows, broken = read_rows(source, source_options={"columns": columns}, **restricted)
     return Counter(tuple(row.items()) for row in rows), broken
 
 
@@ -272,7 +273,7 @@ def test_nothing_of_the_address_is_in_a_bundle(server, tmp_path, monkeypatch, ca
     write(invent(rows=30_000, seed=3), tmp_path / "log.parquet")
     server.load("tablename9", pq.read_table(tmp_path / "log.parquet"))
     monkeypatch.chdir(tmp_path)
-    said = command(
+    output = command(
         *("release", f"{server.url()}::tablename9", "--out", "bundle", "--tables", "query"),
         *("--ledger", "ledger.db", "--source", "shop", "--new-source"),
         code=0,
@@ -280,8 +281,8 @@ def test_nothing_of_the_address_is_in_a_bundle(server, tmp_path, monkeypatch, ca
         capsys=capsys,
     )
     secrets = [PASSWORD, server.url(), "tablename9", f"127.0.0.1:{server.port}", "owner@"]
-    assert PASSWORD not in said
-    assert server.url().split("@")[0] not in said
+    assert PASSWORD not in output
+    assert server.url().split("@")[0] not in output
     files = [f for f in (*Path("bundle").rglob("*"), Path("ledger.db")) if f.is_file()]
     assert len(files) > 4
     for file in files:
@@ -466,14 +467,14 @@ def test_a_query_that_writes_is_refused_and_changes_nothing(
     server, guarded_table, query, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    said = command(
+    output = command(
         *("release", f"{server.url()}::{query}", "--out", "bundle"),
         *("--ledger", "ledger.db", "--source", "web", "--new-source"),
         code=2,
         monkeypatch=monkeypatch,
         capsys=capsys,
     )
-    assert PASSWORD not in said
+    assert PASSWORD not in output
     assert_nothing_released(tmp_path)
 
 
@@ -521,7 +522,7 @@ def test_what_cannot_be_read_is_said_without_the_password(
         "empty": f"{url}::SELECT * FROM log WHERE false",
     }[address]
     monkeypatch.chdir(tmp_path)
-    said = command(
+    output = command(
         *(
             "release",
             source,
@@ -537,9 +538,9 @@ def test_what_cannot_be_read_is_said_without_the_password(
         monkeypatch=monkeypatch,
         capsys=capsys,
     )
-    assert words in said
+    assert words in output
     for secret in (PASSWORD, url.split("@")[0].split(":")[-1], "pass9word", "secret"):
-        assert secret not in said
+        assert secret not in output
     assert_nothing_released(tmp_path)
 
 
@@ -561,7 +562,7 @@ def test_a_password_may_stand_in_the_environment_or_in_a_service(
         f"[shop]\nhost=127.0.0.1\nport={server.port}\nuser=owner\ndbname=web\n"
     )
     monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
-    assert find("postgresql:///?service=shop::log").found[0] == "user"
+    assert find("postgresql:///?service=shop::log").column_names[0] == "user"
 
 
 # While it runs
@@ -649,14 +650,14 @@ def test_a_million_rows_are_released_straight_from_the_server(
     write(invent(rows=1_000_000, seed=6), log)
     server.load("million", pq.read_table(log))
     monkeypatch.chdir(tmp_path)
-    said = command(
+    output = command(
         *("release", f"{server.url()}::million", "--out", "bundle", "--json", "--memory", "650MB"),
         code=0,
         monkeypatch=monkeypatch,
         capsys=capsys,
     )
-    assert "reading the PostgreSQL table million" in said
-    outcome = json.loads(said[said.index("{") : said.rindex("}") + 1])
+    assert "reading the PostgreSQL table million" in output
+    outcome = json.loads(output[output.index("{") : output.rindex("}") + 1])
     assert outcome["tables"]["query"]["rows"] > 50
     command("verify", "bundle", code=0, monkeypatch=monkeypatch, capsys=capsys)
     there, here = (tally_of_log(source) for source in (f"{server.url()}::million", log))

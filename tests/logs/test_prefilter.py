@@ -62,5 +62,5 @@ def test_what_is_not_understood_is_not_relaxed(expression):
 def test_what_arrow_cannot_count_is_left_to_python():
     many = re.compile("(?:(?:a{90}){90}){90}")
     screen = Screen(patterns=(Pattern(name="a", expressions=(many,), check=None, needs=None),))
-    assert screen.relaxed is None
+    assert screen.prefilters is None
     assert screen.suspects(pa.array(["b"])).to_pylist() == [0]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from murmurlog.errors import InputError
 from murmurlog.logs import records
-from murmurlog.logs.records import COMMAS, LINES, TABS, cut, first
+from murmurlog.logs.records import COMMAS, LINES, TABS, cut, first_fields
 
 FIELD = st.text(st.sampled_from('ab",\n\r\t é'), max_size=6)
 
@@ -87,6 +87,6 @@ def test_a_mark_is_no_part_of_a_quoted_header():
 
 def test_the_first_record_is_judged_alone():
     stream = iter([b"user,query\n\xff,x\n"])
-    assert first(stream, COMMAS, encoding="utf-8", name="log") == ("user", "query")
-    assert first(iter([b"\xff,x\na,b\n"]), COMMAS, encoding="utf-8", name="log") is None
-    assert first(iter([]), COMMAS, encoding="utf-8", name="log") is None
+    assert first_fields(stream, COMMAS, encoding="utf-8", name="log") == ("user", "query")
+    assert first_fields(iter([b"\xff,x\na,b\n"]), COMMAS, encoding="utf-8", name="log") is None
+    assert first_fields(iter([]), COMMAS, encoding="utf-8", name="log") is None

@@ -18,15 +18,15 @@ from log_readers import read_rows
 
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs import formats
+from murmurlog.logs.inputs import copy_standard_input
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
-from murmurlog.logs.standard_input import on_disk
 
 KEYS = {"user": "user", "query": "query"}
 
 
 def rows_of(path, **options):
-    rows, broken = read_rows(path, found=options)
+    rows, broken = read_rows(path, source_options=options)
     return sorted((row["user"], row["query"]) for row in rows), broken
 
 
@@ -45,19 +45,19 @@ def test_a_delimiter_cuts_fields_that_are_quoted_as_in_csv(name, given, characte
 @pytest.mark.parametrize("given", ["", ";;", "a", "7", '"', "\n", "ä", "colon"])
 def test_what_is_no_delimiter_is_refused(given):
     with pytest.raises(UsageError, match="not a delimiter: give one ASCII|without NUL"):
-        find("log.csv", delimiter=given)
+        find("log.csv", SourceOptions(delimiter=given))
 
 
 def test_a_delimiter_needs_text_with_fields(tmp_path):
     for name, options in (("log.jsonl", {"columns": KEYS}), ("log.txt", {"shape": "excite"})):
         (tmp_path / name).write_text("x")
         with pytest.raises(UsageError, match="--delimiter is for .csv, .tsv"):
-            find(str(tmp_path / name), delimiter=";", **options)
+            find(str(tmp_path / name), SourceOptions(delimiter=";", **options))
     pq.write_table(pa.table({"user": ["a"], "query": ["x"]}), tmp_path / "log.parquet")
     with pytest.raises(
         UsageError, match="log.parquet is not text: leave --delimiter and --encoding out"
     ):
-        find(str(tmp_path / "log.parquet"), delimiter=";", encoding="latin-1")
+        find(str(tmp_path / "log.parquet"), SourceOptions(delimiter=";", encoding="latin-1"))
 
 
 def test_a_format_overrides_the_ending(tmp_path):
@@ -68,7 +68,7 @@ def test_a_format_overrides_the_ending(tmp_path):
     pq.write_table(pa.table({"user": ["a"], "query": ["x"]}), tmp_path / "part-0")
     assert rows_of(tmp_path / "part-0", format="parquet") == ([("a", "x")], {})
     with pytest.raises(UsageError, match="--format must be one of csv, tsv, jsonl, json, parquet"):
-        find("log.txt", format="excel")
+        find("log.txt", SourceOptions(format="excel"))
 
 
 def test_what_stands_for_no_url_is_none_by_default_and_for_others_as_the_owner_says(tmp_path):
@@ -198,7 +198,7 @@ def test_standard_input_is_copied_to_a_private_folder_that_is_gone_afterwards(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     pipe(monkeypatch, b"user;query\na;x\n")
     ends = pytest.raises(ZeroDivisionError) if failing else nullcontext()
-    with ends, on_disk("-", SourceOptions(format="csv")) as path:
+    with ends, copy_standard_input("-", SourceOptions(format="csv")) as path:
         assert stat.S_IMODE(os.stat(Path(path).parent).st_mode) == 0o700
         assert rows_of(path, delimiter=";") == ([("a", "x")], {})
         assert 1 / (not failing)
@@ -211,7 +211,7 @@ def test_standard_input_needs_a_format_and_something_in_it(monkeypatch):
         (SourceOptions(), "give --format csv"),
         (SourceOptions(format="csv"), "nothing is piped"),
     ):
-        with pytest.raises(UsageError, match=why), on_disk("-", options):
+        with pytest.raises(UsageError, match=why), copy_standard_input("-", options):
             pass
-    with on_disk("log.csv", SourceOptions()) as path:
+    with copy_standard_input("log.csv", SourceOptions()) as path:
         assert path == "log.csv"

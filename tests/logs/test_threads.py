@@ -87,8 +87,8 @@ def test_combinations_and_lists_that_are_keyed_at_once_have_the_same_keys():
     expected = [keys_of(alone, many) for many in reversed(sizes)]
     together = TextKeys(SlowEntropy(2))
     with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(lambda many: keys_of(together, many), sizes))
-    assert found == expected[::-1]
+        result = list(pool.map(lambda many: keys_of(together, many), sizes))
+    assert result == expected[::-1]
 
 
 def test_batches_that_are_added_at_once_have_texts_of_their_own():
@@ -108,9 +108,9 @@ def test_memory_that_threads_take_and_free_at_once_is_all_free_in_the_end():
         workspace._used = SlowNumber(0)
 
         def keep(number):
-            kept = [workspace.keep(np.zeros(number + part)) for part in range(5)]
+            handles = [workspace.keep(np.zeros(number + part)) for part in range(5)]
             assert workspace._used > 0
-            for value in kept:
+            for value in handles:
                 value.close()
 
         list(workspace.map(keep, range(40)))
@@ -131,10 +131,11 @@ def test_keys_are_looked_up_by_several_threads_in_one_new_list():
     some = keys[::2]
     expected = KeyList.of(some).places(keys).tolist()
     for _ in range(5):
-        listed = KeyList.of(some)
+        key_list = KeyList.of(some)
         with ThreadPoolExecutor(THREADS) as pool:
             assert all(
-                found.tolist() == expected for found in pool.map(listed.places, [keys] * THREADS)
+                result.tolist() == expected
+                for result in pool.map(key_list.places, [keys] * THREADS)
             )
 
 
@@ -145,18 +146,18 @@ def test_progress_is_told_in_the_thread_that_reads_and_rows_are_the_same_in_any(
                       "query": [f"Q {n % 9}" for n in range(2_000)]})  # fmt: skip
     outcomes = []
     for threads in (1, THREADS):
-        told = Counter()
+        counts = Counter()
         with open_workspace(memory=memory, threads=threads, folder=tmp_path) as workspace:
             reader = RowReader(
                 cleaning=cleaning, text_keys=TextKeys(SlowEntropy(1)),
                 texts=Texts(workspace, column_cleaners(cleaning)), bits=3, most_rows=300,
             )  # fmt: skip
 
-            def advance(rows, told=told):
-                told[threading.current_thread() is threading.main_thread()] += rows
+            def advance(rows, counts=counts):
+                counts[threading.current_thread() is threading.main_thread()] += rows
 
             read = reader.read(table.to_batches(50), workspace, advance).settle()
             rows = [row for part in read.partitions.results(rows_of_partition) for row in part]
             outcomes.append((Counter(map(str, rows)), read.counts))
-        assert told == {True: 2_000}
+        assert counts == {True: 2_000}
     assert outcomes[0] == outcomes[1]

@@ -12,6 +12,7 @@ from log_readers import read_rows
 from quick_cases import sample_cases
 
 from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
 from murmurlog.logs.times import COMMON_FORMATS, check_time_format, pattern
 
@@ -27,17 +28,17 @@ def read_time(text: str, time_format: str) -> datetime | None:
     if not re.fullmatch(pattern(time_format), text):
         return None
     try:
-        found = datetime.strptime(text, time_format)
-        found = found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
+        time = datetime.strptime(text, time_format)
+        time = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
     except (ValueError, OverflowError):
         return None
-    return found if found < datetime(9999, 12, 31) else None
+    return time if time < datetime(9999, 12, 31) else None
 
 
 def times_of(values, path, **options):
     pq.write_table(pa.table({"user": ["a"] * len(values), "query": ["x"] * len(values), "time": values,
                              "k": range(len(values))}), path)  # fmt: skip
-    rows, broken = read_rows(path, found=options, keep={"n": "k"})
+    rows, broken = read_rows(path, source_options=options, keep={"n": "k"})
     return [row["time"] for row in sorted(rows, key=lambda row: int(row["n"]))], broken
 
 
@@ -61,20 +62,20 @@ def test_duckdb_reads_a_format_as_strptime_does(time_format, data, tmp_path_fact
         for at, character in data.draw(changes):
             texts.append(text[:at] + character + text[at + 1 :])
     path = tmp_path_factory.mktemp("times") / "log.parquet"
-    found, _ = times_of(texts, path, time_format=time_format)
-    assert found == [read_time(text, time_format) for text in texts]
-    assert any(found)
+    times, _ = times_of(texts, path, time_format=time_format)
+    assert times == [read_time(text, time_format) for text in texts]
+    assert any(times)
 
 
 def test_a_zone_is_converted_and_none_is_utc(tmp_path):
     path = tmp_path / "log.parquet"
-    asked = {"time_format": "%d/%b/%Y:%H:%M:%S %z"}
-    found, broken = times_of(["03/Sep/2025:03:23:01 +0200", "noon"], path, **asked)
-    assert (found, broken) == ([datetime(2025, 9, 3, 1, 23, 1), None], {"unreadable time": 1})
-    found, broken = times_of(
+    options = {"time_format": "%d/%b/%Y:%H:%M:%S %z"}
+    times, broken = times_of(["03/Sep/2025:03:23:01 +0200", "noon"], path, **options)
+    assert (times, broken) == ([datetime(2025, 9, 3, 1, 23, 1), None], {"unreadable time": 1})
+    times, broken = times_of(
         ["3.9.2025 3:23", " 03.09.2025 03:23 "], path, time_format="%d.%m.%Y %H:%M"
     )
-    assert (found, broken) == ([datetime(2025, 9, 3, 3, 23)] * 2, {})
+    assert (times, broken) == ([datetime(2025, 9, 3, 3, 23)] * 2, {})
 
 
 def test_a_number_may_be_a_date_and_a_typed_time_needs_no_format(tmp_path):
@@ -100,7 +101,7 @@ def test_a_number_may_be_a_date_and_a_typed_time_needs_no_format(tmp_path):
 )  # fmt: skip
 def test_a_format_that_cannot_be_read_is_refused(given_format, why):
     with pytest.raises(UsageError, match=why):
-        find("log.csv", time_format=given_format)
+        find("log.csv", SourceOptions(time_format=given_format))
 
 
 def test_numbers_side_by_side_have_all_their_digits():
@@ -110,4 +111,6 @@ def test_numbers_side_by_side_have_all_their_digits():
 
 
 def test_every_proposed_format_can_be_given():
-    assert [check_time_format(each) for each in COMMON_FORMATS] == list(COMMON_FORMATS)
+    assert [check_time_format(time_format) for time_format in COMMON_FORMATS] == list(
+        COMMON_FORMATS
+    )

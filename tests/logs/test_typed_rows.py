@@ -16,9 +16,10 @@ from log_readers import read_rows
 from murmurlog.bundle.keys import ALREADY_NORMAL, ODD
 from murmurlog.logs.engines.duckdb import connect, open_duckdb
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.row_typer import Batch
 from murmurlog.logs.source import find
-from murmurlog.logs.typed_rows import column_types, needed_columns, read_batches, typer_of
+from murmurlog.logs.typed_rows import Selection, column_types, read_batches, typer_of
 from murmurlog.logs.workspace import open_workspace
 
 
@@ -99,17 +100,17 @@ def test_batches_of_a_relation_give_the_rows_of_the_file(name, missing, user, tm
          "url": ["x", "-", None, "NULL", "y"], "rank": [1, 2, None, 3, 4], "x": COLUMNS[name]}
     )  # fmt: skip
     pq.write_table(log, tmp_path / "log.parquet")
-    source = find(str(tmp_path / "log.parquet"), missing=missing)
-    asked = {"where": {"query": "q"} if missing else {}, "keep": ["x", "user"], "urls": True}
+    source = find(str(tmp_path / "log.parquet"), SourceOptions(missing=missing))
+    where = {"query": "q"} if missing else {}
+    selection = Selection(where=where, keep=["x", "user"], urls=True)
     with open_workspace() as workspace, open_duckdb(workspace) as connection:
-        expected = rows_read(read_batches(source, connection=connection, broken={}, **asked))
+        expected = rows_read(read_batches(source, selection, connection=connection, broken={}))
         connection.register("incoming", log.schema.empty_table())
-        names = needed_columns(source, asked["where"], asked["keep"], urls=True)
-        types = column_types(connection, "incoming", names)
-        typer = typer_of(source, types, **asked)
+        types = column_types(connection, "incoming", selection.columns(source))
+        typer = typer_of(source, selection, types)
         found = Counter()
         for start in range(len(log)):
-            rows, _ = Batch(log.slice(start, 1), typer).typed(connection)
+            rows, _ = Batch(log.slice(start, 1), typer).type_rows(connection)
             found += rows_read([rows])
     assert found == expected
     assert expected
@@ -119,11 +120,9 @@ def test_the_type_of_a_column_decides_how_it_is_read(tmp_path):
     pq.write_table(pa.table({"user": [1, None], "query": ["q", "r"]}), tmp_path / "log.parquet")
 
     def read_with(**options):
-        source = find(str(tmp_path / "log.parquet"), **options)
+        source = find(str(tmp_path / "log.parquet"), SourceOptions(**options))
         with open_workspace() as workspace, open_duckdb(workspace) as connection:
-            (batch,) = read_batches(
-                source, connection=connection, where={}, keep=[], urls=False, broken={}
-            )
+            (batch,) = read_batches(source, Selection(urls=False), connection=connection, broken={})
         return batch
 
     assert read_with().schema.field("user").type == pa.int64()
@@ -151,6 +150,6 @@ def test_whole_floats_are_dates_as_the_numbers_that_they_were(tmp_path):
     pq.write_table(
         days, tmp_path / "log.parquet"
     )  # pandas makes floats of them beside a missing one
-    rows, broken = read_rows(tmp_path / "log.parquet", found={"time_format": "%Y%m%d"})
+    rows, broken = read_rows(tmp_path / "log.parquet", source_options={"time_format": "%Y%m%d"})
     assert [row["time"] for row in rows] == [datetime(2026, 1, 31), None]
     assert broken == {}

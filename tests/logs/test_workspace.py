@@ -24,14 +24,14 @@ def files_of(workspace):
 def test_a_value_comes_back_as_it_was(tmp_path, memory):
     value = {"a": np.arange(7), "b": pa.array(["x", None, ""], pa.large_string()), "c": ("t", 1.5)}
     with open_workspace(memory=memory, folder=tmp_path) as workspace:
-        kept = workspace.keep(value)
-        assert (kept.load()["a"] == value["a"]).all()
+        handle = workspace.keep(value)
+        assert (handle.load()["a"] == value["a"]).all()
         for mapped in (False, True):
-            again = kept.load(mapped=mapped)
+            again = handle.load(mapped=mapped)
             assert again["b"].equals(value["b"])
             assert again["c"] == value["c"]
         assert bool(files_of(workspace)) == (memory == 0)
-        kept.close()
+        handle.close()
         assert not files_of(workspace)
 
 
@@ -55,9 +55,9 @@ def test_runs_of_rows_are_read_one_by_one(tmp_path, memory):
 def test_what_is_closed_leaves_room_for_others(tmp_path):
     values = [np.zeros(1000, np.int64) for _ in range(3)]
     with open_workspace(memory=18_000, folder=tmp_path) as workspace:  # two values
-        kept = [workspace.keep(value) for value in values]
+        handles = [workspace.keep(value) for value in values]
         assert len(files_of(workspace)) == 1
-        kept[0].close()
+        handles[0].close()
         workspace.keep(values[0])
         assert len(files_of(workspace)) == 1
 
@@ -65,22 +65,22 @@ def test_what_is_closed_leaves_room_for_others(tmp_path):
 @pytest.mark.parametrize("memory", [0, 18_000])
 def test_what_nobody_refers_to_any_more_is_gone(tmp_path, memory):
     with open_workspace(memory=memory, folder=tmp_path) as workspace:
-        kept = workspace.keep(np.zeros(1000, np.int64))
+        handle = workspace.keep(np.zeros(1000, np.int64))
         assert len(files_of(workspace)) == (memory == 0)
         assert (workspace._used > 0) == (memory > 0)
-        del kept
+        del handle
         assert not files_of(workspace)
         assert workspace._used == 0
 
 
 def test_files_are_private_and_gone_at_the_end(tmp_path):
     with open_workspace(memory=0, folder=tmp_path) as workspace:
-        kept = workspace.keep(np.arange(10))
+        handle = workspace.keep(np.arange(10))
         (path,) = workspace.folder.glob("*.values")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(workspace.folder.stat().st_mode) == 0o700
     assert not list(tmp_path.iterdir())
-    del kept  # its file is gone already
+    del handle  # its file is gone already
 
 
 def test_no_folder_is_made_while_everything_fits(tmp_path):
@@ -92,8 +92,8 @@ def test_no_folder_is_made_while_everything_fits(tmp_path):
 def test_an_object_that_stays_is_the_same_one_after_a_file(tmp_path):
     resident = Resident()
     with open_workspace(memory=0, folder=tmp_path) as workspace:
-        kept = workspace.keep({"resident": resident, "rows": np.arange(3)})
-        assert kept.load()["resident"] is resident
+        handle = workspace.keep({"resident": resident, "rows": np.arange(3)})
+        assert handle.load()["resident"] is resident
 
 
 def test_a_full_disk_is_an_error_that_leaves_no_file(tmp_path, monkeypatch):
@@ -121,23 +121,25 @@ def test_values_never_take_more_memory_than_there_is_room_for(tmp_path):
             size = number * 37 % 2_000
             value = np.full(size, number, np.int64)
             runs = workspace.keep_runs(split_rows((value,), [0, size // 2, size]))
-            kept = [workspace.keep(value), *runs]
-            in_memory.append(8 * size * ((runs.values is not None) + (kept[0].value is not None)))
+            handles = [workspace.keep(value), *runs]
+            in_memory.append(
+                8 * size * ((runs.values is not None) + (handles[0].value is not None))
+            )
             most[0] = max(most[0], workspace._used)
             assert workspace._used <= 50_000
             if number % 3:
-                for one in kept:
-                    one.close()
-                kept = []
-            return kept
+                for handle in handles:
+                    handle.close()
+                handles = []
+            return handles
 
         results = list(workspace.map(work, range(300)))
         assert 30_000 < most[0] <= 50_000
         assert max(in_memory) > 0
         assert files_of(workspace)
-        for kept in results:
-            for one in kept:
-                one.close()
+        for handles in results:
+            for handle in handles:
+                handle.close()
         assert workspace._used == workspace._in_files == 0
         assert not files_of(workspace)
 
@@ -162,10 +164,10 @@ def test_what_is_set_aside_is_used_by_what_is_kept_later(tmp_path):
         workspace.keep(np.zeros(90_000, np.uint8))
         assert aside.stat().st_size == 0
     with open_workspace(memory=10**6, folder=tmp_path) as workspace:
-        kept = workspace.keep(np.zeros(10_000, np.uint8))
+        handle = workspace.keep(np.zeros(10_000, np.uint8))
         workspace.set_aside()  # there is room in memory
         assert not list(tmp_path.iterdir())
-        kept.close()
+        handle.close()
 
 
 def test_a_disk_that_is_too_small_for_the_rest_is_seen_where_it_is_set_aside(tmp_path, monkeypatch):
@@ -174,11 +176,11 @@ def test_a_disk_that_is_too_small_for_the_rest_is_seen_where_it_is_set_aside(tmp
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     with open_workspace(memory=0, folder=tmp_path) as workspace:
-        kept = workspace.keep(np.zeros(10_000, np.uint8))
+        handle = workspace.keep(np.zeros(10_000, np.uint8))
         with pytest.raises(EngineError, match="1 MB of disk space for the rest .* TMPDIR"):
             workspace.set_aside()
         assert not (workspace.folder / "aside").exists()
-        kept.close()
+        handle.close()
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -188,17 +190,17 @@ def test_results_come_in_the_order_of_inputs(threads):
 
 
 def test_no_more_inputs_are_taken_than_threads_need():
-    taken = []
+    numbers = []
 
     def inputs():
         for number in range(100):
-            taken.append(number)
+            numbers.append(number)
             yield number
 
     with open_workspace(threads=2) as workspace:
         results = workspace.map(lambda n: n, inputs())
         assert next(results) == 0
-        assert len(taken) <= 4
+        assert len(numbers) <= 4
         results.close()
 
 

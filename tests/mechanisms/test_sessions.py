@@ -46,7 +46,7 @@ def sessions_of(path, *, unit="user", published=None, gap=30 * 60, **more):
         log = read(find(str(path)), engine=engine, unit=unit, entropy=SeededEntropy(1))
         if published is not None:
             keys = log.text_keys.texts(pa.array(published))
-            more["known"] = log.partitions.share(KeyList.of(keys))
+            more["published"] = log.partitions.share(KeyList.of(keys))
         finder = ItemFinder(kind="session", gap=gap * 10**6, **more)
         return [
             row[:2] for row in held_by_units(log, log.partitions.derive(finder), users_of(path))

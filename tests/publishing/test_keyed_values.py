@@ -62,7 +62,7 @@ def watched():
     def note(lane, method, *arguments):
         keys = method(*arguments)
         keyed.values |= {(lane, *key) for key in keys.tolist()}
-        keyed.listed = arguments[0]._listed
+        keyed.listed = arguments[0]._table_values
         return keys
 
     def combine(own, text_keys, parts):

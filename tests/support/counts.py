@@ -13,6 +13,7 @@ from murmurlog.counting.items import ItemFinder
 from murmurlog.counting.tally import tally
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.rows import PERIODS, period_start
 from murmurlog.logs.source import find
 from murmurlog.privacy.sampler import SeededEntropy
@@ -57,7 +58,12 @@ def bounded_rows(path, *, kind="query", unit="user", per_user=3, way=None, seed=
     """The bounded set of a log as a set of (unit, key...)."""
     with connect() as engine:
         entropy = SeededEntropy(seed)
-        log = read(find(str(path), columns=columns), engine=engine, unit=unit, entropy=entropy)
+        log = read(
+            find(str(path), SourceOptions(columns=columns)),
+            engine=engine,
+            unit=unit,
+            entropy=entropy,
+        )
         bound = Bound.of(per_user, way, timed=log.has_times, entropy=entropy)
         kept = log.partitions.derive(
             partial(find_and_bound, find=ItemFinder(kind=kind), bound=bound)
@@ -71,7 +77,12 @@ def tally_of_log(path, *, kind="query", unit="user", per_user=3, way=None, colum
     """The tally of a log as a dict."""
     with connect() as engine:
         entropy = SeededEntropy(1)
-        log = read(find(str(path), columns=columns), engine=engine, unit=unit, entropy=entropy)
+        log = read(
+            find(str(path), SourceOptions(columns=columns)),
+            engine=engine,
+            unit=unit,
+            entropy=entropy,
+        )
         bound = Bound.of(per_user, way, timed=log.has_times, entropy=entropy)
         finder = ItemFinder(kind=kind)
         return counts_of(

@@ -14,6 +14,7 @@ import numpy as np
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.engines.spark import connect as connect_spark
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.screen import load
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import View
@@ -26,7 +27,7 @@ EVERY = (("query", "first"), ("query", "random"), ("click", "first"), ("pair", "
 def read_and_count(engine, path, counted=(), source=None, **reading):
     """The rows that an engine reads, how many it dropped, and its tallies of some kinds and bounds."""
     options = {"entropy": SeededEntropy(7), "screen": load(), **reading}
-    log = read(find(path, **(source or {})), engine=engine, **options)
+    log = read(find(path, SourceOptions(**(source or {}))), engine=engine, **options)
     results = {
         "rows": sorted(row for part in log.partitions.results(dump) for row in part),
         "broken": dict(log.broken),
@@ -46,7 +47,7 @@ def read_and_count(engine, path, counted=(), source=None, **reading):
 
 def dump(rows):
     """The rows of a partition as texts and numbers, in order."""
-    columns = {"query": rows.query, "url": rows.url, **rows.kept}
+    columns = {"query": rows.query, "url": rows.url, **rows.kept_columns}
     columns = {name: column for name, column in columns.items() if column is not None}
     texts = {
         name: [*rows.texts.take(column.ids).to_pylist(), None] for name, column in columns.items()

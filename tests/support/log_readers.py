@@ -8,6 +8,7 @@ import numpy as np
 
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.rows import NEVER, NO_RANK, RowReader
 from murmurlog.logs.source import find
 from murmurlog.logs.workspace import Workspace
@@ -21,10 +22,15 @@ def read_log(source, *, keep=None, **options):
     return read(source, keep={**(keep or {}), USER: source.columns["user"]}, **options)
 
 
-def read_rows(path, *, keep=None, found=None, **options):
-    """(the rows of a log in order, how many were dropped by reason); `found` has options of `find`."""
+def read_rows(path, *, keep=None, source_options=None, **options):
+    """(the rows of a log in order, how many were dropped by reason); `source_options` are those of `find`."""
     with connect() as engine:
-        log = read_log(find(str(path), **(found or {})), engine=engine, keep=keep, **options)
+        log = read_log(
+            find(str(path), SourceOptions(**(source_options or {}))),
+            engine=engine,
+            keep=keep,
+            **options,
+        )
         return rows_of_log(log), dict(log.broken)
 
 
@@ -51,7 +57,7 @@ def rows_of_partition(rows):
         "rank": [None] * rows.count
         if rows.rank is None
         else [None if rank == NO_RANK else rank for rank in rows.rank.tolist()],
-        **{name: texts_of(rows, column) for name, column in rows.kept.items()},
+        **{name: texts_of(rows, column) for name, column in rows.kept_columns.items()},
     }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 

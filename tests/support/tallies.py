@@ -38,7 +38,7 @@ class GivenPartitions:
         return GivenShards([sum_by_key(keys, np.concatenate([part.sums for part in parts]))])
 
     def derive_with(self, answers, work):
-        return self.derive(lambda value: work(value, answers.together))
+        return self.derive(lambda value: work(value, answers.all_columns))
 
     def results(self, work):
         return (work(value) for value in self.values)

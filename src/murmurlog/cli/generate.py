@@ -18,7 +18,7 @@ def generate(
     rows: int, out: Path, seed: int, like: str | None, labels: Path | None, as_json: bool
 ) -> None:
     """Invent a search log: nobody's, and shaped like a real one."""
-    from murmurlog.logs.invented.write import generate as run
+    from murmurlog.logs.invented.generate import generate as run
 
     with progress() as say:
         log = run(rows=rows, out=out, seed=seed, like=like, labels=labels, say=say)

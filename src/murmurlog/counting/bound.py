@@ -102,28 +102,28 @@ class Bound:
 
     def _first_rows(self, items: Items) -> tuple[Integers, Integers]:
         # Equal rows of a unit are interchangeable, so this too is a total order (A7).
-        order = self._in_order(items)
+        order = self._order_rows(items)
         place = _places(items.unit)
-        few = place < self.per_unit
-        return order[few], place[few]
+        within_bound = place < self.per_unit
+        return order[within_bound], place[within_bound]
 
     def _first_items(self, items: Items) -> tuple[Integers, Integers]:
-        order = self._in_order(items)
+        order = self._order_rows(items)
         new = first_of_each(items.unit, items.item[order])
         rows = np.flatnonzero(new)
         place = _places(items.unit[rows])
-        few = place < self.per_unit
-        return order[rows[few]], place[few]
+        within_bound = place < self.per_unit
+        return order[rows[within_bound]], place[within_bound]
 
-    def _in_order(self, items: Items) -> Integers:
+    def _order_rows(self, items: Items) -> Integers:
         """The rows of units in order of time and then of the bytes of the item."""
         order = np.arange(len(items.unit))
-        alike = (items.unit[1:] == items.unit[:-1]) & (items.time[1:] == items.time[:-1])
+        ties = (items.unit[1:] == items.unit[:-1]) & (items.time[1:] == items.time[:-1])
         if not self.places:
             # A unit with no more rows than it may keep keeps every item, in whatever order.
             rows = np.bincount(items.unit) if len(items.unit) else items.unit
-            alike &= (rows > self.per_unit)[items.unit[1:]]
-        return sort_ties(order, alike, items.item, items.ranks) if alike.any() else order
+            ties &= (rows > self.per_unit)[items.unit[1:]]
+        return sort_ties(order, ties, items.item, items.ranks) if ties.any() else order
 
     def _random_items(self, items: Items, secret: int) -> tuple[Integers, Integers]:
         first = np.flatnonzero(first_of_each(items.unit, items.item))
@@ -135,11 +135,11 @@ class Bound:
         salt = mix(items.unit_keys[:, 0] ^ np.uint64(secret))
         order = mix(salt[unit[rows]] ^ items.keys[item[rows], 0])
         # Orders that are equal, which hardly ever are: the check decides.
-        inside = np.lexsort((items.keys[item[rows], 1], order, unit[rows]))
+        by_hash = np.lexsort((items.keys[item[rows], 1], order, unit[rows]))
         place = np.zeros(len(unit), np.int64)
-        place[rows[inside]] = _places(unit[rows])
-        few = place < self.per_unit
-        return first[few], place[few]
+        place[rows[by_hash]] = _places(unit[rows])
+        within_bound = place < self.per_unit
+        return first[within_bound], place[within_bound]
 
 
 def _places(unit: Integers) -> Integers:

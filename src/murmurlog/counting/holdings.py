@@ -70,8 +70,8 @@ def merge_pairs(parts: Iterable[Pairs], names: Sequence[str] = ()) -> Holdings:
         unit_keys.append(part.unit_keys[with_items])
         keys.append(part.keys)
         tables.append(key_table(names, part.columns))
-    every = np.concatenate(unit_keys)
-    unit_code, unit_row = number_keys(every)
+    all_unit_keys = np.concatenate(unit_keys)
+    unit_code, unit_row = number_keys(all_unit_keys)
     item_code, item_row = number_keys(np.concatenate(keys))
     unit = unit_code[np.concatenate(units)].astype(np.int64)
     item = item_code[np.concatenate(items)].astype(np.int64)
@@ -80,6 +80,6 @@ def merge_pairs(parts: Iterable[Pairs], names: Sequence[str] = ()) -> Holdings:
         unit=unit[order],
         item=item[order],
         number=np.concatenate(numbers)[order],
-        unit_keys=every[unit_row],
+        unit_keys=all_unit_keys[unit_row],
         items=pa.concat_tables(tables).take(pa.array(item_row)).combine_chunks(),
     )

@@ -82,14 +82,14 @@ class WordNames:
 class PublicNames:
     """Values of a public list, as labels are."""
 
-    listed: pa.Array
+    public: pa.Array
     codes: Integers
 
     def at(self, items: Integers) -> "PublicNames":
-        return PublicNames(self.listed, self.codes[items])
+        return PublicNames(self.public, self.codes[items])
 
     def values(self, texts: Texts) -> pa.Array:
-        return self.listed.take(pa.array(self.codes))
+        return self.public.take(pa.array(self.codes))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,7 +170,7 @@ class ItemFinder:
     gap: int = math.floor(GAP * 1e6)  # microseconds: the longest within a session
     longest: int | None = None  # queries of a session
     labels: Labels | None = None  # sessions are of public labels instead of queries
-    known: Callable[[], KeyList] | None = None  # only items of these published queries
+    published: Callable[[], KeyList] | None = None  # only items of these published queries
     since: datetime | None = None  # only rows from then on
     excluded: Callable[[], KeyList] | None = None  # items that are left out
     only: Callable[[Items], Mask] | None = (
@@ -182,47 +182,47 @@ class ItemFinder:
             raise UsageError(f"--gap must be longer than 0 seconds, not {self.gap / 1e6:g}")
 
     def __call__(self, rows: Rows) -> Items:
-        counted = self._counted(rows)
-        items = _MAKERS[self.kind](self, rows.at(counted))
-        if items.row is not None and not counted.all():  # among all rows
-            items = replace(items, row=np.flatnonzero(counted)[items.row])
+        mask = self._select_rows(rows)
+        items = _MAKERS[self.kind](self, rows.at(mask))
+        if items.row is not None and not mask.all():  # among all rows
+            items = replace(items, row=np.flatnonzero(mask)[items.row])
         if self.excluded is not None:
             items = items.with_items(self.excluded().places(items.keys) < 0)
         if self.only is not None:
             items = items.with_items(self.only(items))
         return items
 
-    def _counted(self, rows: Rows) -> Mask:
+    def _select_rows(self, rows: Rows) -> Mask:
         """The rows that items are made of."""
-        counted = np.ones(rows.count, bool)
+        mask = np.ones(rows.count, bool)
         if self.since is not None:
-            counted &= rows.since(self.since)
+            mask &= rows.since(self.since)
         if self.kind in IN_SEQUENCE:
-            counted &= rows.time != NEVER
+            mask &= rows.time != NEVER
         if self.kind == "click" and rows.url:
-            counted &= rows.url.codes >= 0
+            mask &= rows.url.codes >= 0
         if self.by is not None:
-            column = rows.kept[self.by.column]
-            public = np.append(_among(column, self.by.values, rows.text_keys), False)
-            counted &= public[column.codes]
-        if self.kind == "click" and self.known is not None:
-            index = np.flatnonzero(counted)
-            counted[index] = self.published(rows, rows.query.codes[index], index)
-        return counted
+            column = rows.kept_columns[self.by.column]
+            public = np.append(_is_among(column, self.by.values, rows.text_keys), False)
+            mask &= public[column.codes]
+        if self.kind == "click" and self.published is not None:
+            index = np.flatnonzero(mask)
+            mask[index] = self.is_published(rows, rows.query.codes[index], index)
+        return mask
 
-    def published(self, rows: Rows, query: Integers, row: Integers) -> Mask:
+    def is_published(self, rows: Rows, query: Integers, row: Integers) -> Mask:
         """Which of some queries of rows are published; with --by under the value of their row."""
-        assert self.known is not None
+        assert self.published is not None
         parts = [replace(_Part.of(rows.query), codes=query), *self.value(rows, row)]
         item, keys, _ = _number(parts, rows.text_keys)
-        return np.asarray((self.known().places(keys) >= 0)[item])
+        return np.asarray((self.published().places(keys) >= 0)[item])
 
     def value(self, rows: Rows, row: Integers) -> "list[_Part]":
         """With --by the value of each of some rows."""
-        return [] if self.by is None else [_Part.of(rows.kept[self.by.column], row)]
+        return [] if self.by is None else [_Part.of(rows.kept_columns[self.by.column], row)]
 
 
-def _among(column: Column, values: Sequence[str], text_keys: TextKeys) -> Mask:
+def _is_among(column: Column, values: Sequence[str], text_keys: TextKeys) -> Mask:
     """Which of a column's texts are in a list."""
     keys = text_keys.texts(pa.array(values, pa.string()))
     return places_of(column.keys, keys[order_of_keys(keys)]) >= 0
@@ -260,7 +260,7 @@ def _combine(
 
 
 def _number(parts: list[_Part], text_keys: TextKeys) -> tuple[Integers, Keys, tuple[Names, ...]]:
-    """Of each row the code of its combination of values; the keys, which ascend, and the names of these."""
+    """The code of each row's combination of values; the keys of the combinations, which ascend; and their names."""
     item = parts[0].codes
     if len(parts) == 1:
         return item, parts[0].keys, (parts[0].names,)
@@ -278,33 +278,33 @@ def _number(parts: list[_Part], text_keys: TextKeys) -> tuple[Integers, Keys, tu
 
 
 def _queries(finder: ItemFinder, rows: Rows) -> Items:
-    every = np.arange(rows.count)
+    all_rows = np.arange(rows.count)
     parts = [_Part.of(rows.query)]
-    return _combine(finder, rows, parts, unit=rows.unit, time=rows.time, row=every)
+    return _combine(finder, rows, parts, unit=rows.unit, time=rows.time, row=all_rows)
 
 
 def _clicks(finder: ItemFinder, rows: Rows) -> Items:
-    every = np.arange(rows.count)
+    all_rows = np.arange(rows.count)
     parts = [_Part.of(rows.query), _Part.of(rows.url)] if rows.url else [_Part.of(rows.query)]
-    return _combine(finder, rows, parts, unit=rows.unit, time=rows.time, row=every)
+    return _combine(finder, rows, parts, unit=rows.unit, time=rows.time, row=all_rows)
 
 
 def _keywords(finder: ItemFinder, rows: Rows) -> Items:
     """The words of each query."""
-    there = np.zeros(len(rows.query.keys), bool)
-    there[rows.query.codes] = True
-    queries = np.flatnonzero(there)
+    present = np.zeros(len(rows.query.keys), bool)
+    present[rows.query.codes] = True
+    queries = np.flatnonzero(present)
     words = cut_words(rows.texts.take(rows.query.ids[queries]))
-    many = np.zeros(len(there), np.int64)
-    many[queries] = np.diff(words.offsets.to_numpy())
-    start = np.cumsum(many) - many
+    words_per_query = np.zeros(len(present), np.int64)
+    words_per_query[queries] = np.diff(words.offsets.to_numpy())
+    start = np.cumsum(words_per_query) - words_per_query
     codes, first = number_keys(rows.text_keys.texts(words.values))
-    holder = np.repeat(queries, many[queries])
+    holder = np.repeat(queries, words_per_query[queries])
     names = WordNames(rows.query.ids[holder[first]], first - start[holder[first]])
     once = first_of_each(holder, codes)  # a word that a query repeats is one
-    codes, many = codes[once], np.bincount(holder[once], minlength=len(there))
-    start = np.cumsum(many) - many
-    times = many[rows.query.codes]
+    codes, words_per_query = codes[once], np.bincount(holder[once], minlength=len(present))
+    start = np.cumsum(words_per_query) - words_per_query
+    times = words_per_query[rows.query.codes]
     row = np.repeat(np.arange(rows.count), times)
     # The words of a row are those from its query's start on.
     at = runs(start[rows.query.codes], times)
@@ -314,7 +314,7 @@ def _keywords(finder: ItemFinder, rows: Rows) -> Items:
 
 
 def cut_words(texts: pa.Array) -> pa.ListArray:
-    """The first words of each text. Of short, plain text they are what is between spaces; Python cuts the rest."""
+    """The first words of each text. Arrow cuts short, plain texts at spaces; Python cuts the others."""
     texts = texts.cast(pa.string())
     plain = pc.match_substring_regex(texts, r"\A[a-z0-9]+(?: [a-z0-9]+)*\z")
     plain = pc.and_(plain, pc.less(pc.count_substring(texts, " "), MOST_WORDS))
@@ -336,9 +336,9 @@ def _pairs(finder: ItemFinder, rows: Rows) -> Items:
     near = (unit[1:] == unit[:-1]) & (time[1:] - time[:-1] <= finder.gap)
     near &= query[1:] != query[:-1]
     at = np.flatnonzero(near)
-    if finder.known is not None:
-        both = finder.published(rows, query[at], order[at])
-        at = at[both & finder.published(rows, query[at + 1], order[at])]
+    if finder.published is not None:
+        first_published = finder.is_published(rows, query[at], order[at])
+        at = at[first_published & finder.is_published(rows, query[at + 1], order[at])]
     parts = [_Part.of(rows.query, order[at]), _Part.of(rows.query, order[at + 1])]
     return _combine(finder, rows, parts, unit=unit[at], time=time[at], row=order[at])
 
@@ -355,8 +355,8 @@ def _sessions(finder: ItemFinder, rows: Rows) -> Items:
     starts = np.ones(len(query), bool)
     starts[1:] = (unit[1:] != unit[:-1]) | (time[1:] - time[:-1] > finder.gap)
     session = np.cumsum(starts)
-    if finder.known is not None:
-        published = finder.published(rows, query, order)
+    if finder.published is not None:
+        published = finder.is_published(rows, query, order)
         session, unit, time, query = (part[published] for part in (session, unit, time, query))
     new = np.ones(len(query), bool)
     new[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])
@@ -400,11 +400,11 @@ def _in_sequence(finder: ItemFinder, rows: Rows) -> Integers:
     The order is total in all that an item consists of: else other units' rows could change it (A7).
     """
     order = np.arange(rows.count)
-    alike = (rows.unit[1:] == rows.unit[:-1]) & (rows.time[1:] == rows.time[:-1])
-    if not alike.any():
+    ties = (rows.unit[1:] == rows.unit[:-1]) & (rows.time[1:] == rows.time[:-1])
+    if not ties.any():
         return order
-    queries = _queries(replace(finder, kind="query", known=None), rows)
-    return sort_ties(order, alike, queries.item, queries.ranks)
+    queries = _queries(replace(finder, kind="query", published=None), rows)
+    return sort_ties(order, ties, queries.item, queries.ranks)
 
 
 _MAKERS: Mapping[str, Callable[[ItemFinder, Rows], Items]] = {

@@ -31,7 +31,7 @@ class Searches(NamedTuple):
     rows: Integers  # how many searches there are
 
 
-def first_searches(rows: Rows, *, bound: Bound, known: Callable[[], KeyList]) -> Searches:
+def first_searches(rows: Rows, *, bound: Bound, published: Callable[[], KeyList]) -> Searches:
     """The first searches of each unit by time; at one time by the bytes of query and url."""
     items = bound(find_searches(rows))
     queries, urls = items.columns(np.arange(len(items.keys)))
@@ -40,7 +40,7 @@ def first_searches(rows: Rows, *, bound: Bound, known: Callable[[], KeyList]) ->
         query=keys,
         words=Lengths().codes(queries),
         clicked=urls.is_valid().to_numpy(zero_copy_only=False),
-        published=known().places(keys) >= 0,
+        published=published().places(keys) >= 0,
         rows=np.bincount(items.item, minlength=len(keys)),
     )
 
@@ -51,9 +51,9 @@ def find_searches(rows: Rows) -> Items:
     item, row = number_pairs(rows.query.codes, codes + 1)
     query, url = rows.query.codes[row], codes[row]
     ids, url_keys = np.full(len(row), -1, np.int64), np.zeros((len(row), 2), np.uint64)
-    there = url >= 0
+    present = url >= 0
     if rows.url is not None:
-        ids[there], url_keys[there] = rows.url.ids[url[there]], rows.url.keys[url[there]]
+        ids[present], url_keys[present] = rows.url.ids[url[present]], rows.url.keys[url[present]]
     keys = rows.text_keys.combine([rows.query.keys[query], url_keys])
     place, first = number_keys(keys)
     return Items(
@@ -73,8 +73,8 @@ class UrlNames:
         return UrlNames(self.ids[items])
 
     def values(self, texts: Texts) -> pa.Array:
-        there = self.ids >= 0
-        return texts.take(self.ids[there]).take(pa.array(np.cumsum(there) - 1, mask=~there))
+        present = self.ids >= 0
+        return texts.take(self.ids[present]).take(pa.array(np.cumsum(present) - 1, mask=~present))
 
 
 def count_rows(searches: Searches) -> Integers:
@@ -87,9 +87,13 @@ def count_rows(searches: Searches) -> Integers:
 
 def sum_queries(searches: Searches) -> Sums:
     """Of each query that is left out: its pairs with urls, how many are clicks, and the sum of its words."""
-    gone = ~searches.published
-    columns = [np.ones(gone.sum(), np.int64), searches.clicked[gone], searches.words[gone]]
-    return sum_by_key(searches.query[gone], np.stack(columns, axis=1).astype(np.int64))
+    left_out = ~searches.published
+    columns = [
+        np.ones(left_out.sum(), np.int64),
+        searches.clicked[left_out],
+        searches.words[left_out],
+    ]
+    return sum_by_key(searches.query[left_out], np.stack(columns, axis=1).astype(np.int64))
 
 
 def count_queries(shard: Sums) -> Integers:
@@ -99,5 +103,5 @@ def count_queries(shard: Sums) -> Integers:
 
 
 def _bins(words: Integers, clicked: Mask) -> Integers:
-    """The place of each in the bins: by length, clicks first."""
+    """The bin of each search: by length, clicks first."""
     return np.asarray(2 * words + ~clicked)

@@ -43,21 +43,21 @@ def _words(first: Integers, second: Integers) -> tuple[Integers, int]:
 
 
 def sort_ties(
-    order: Integers, alike: Mask, item: Integers, ranks: Callable[[Integers], Integers]
+    order: Integers, ties: Mask, item: Integers, ranks: Callable[[Integers], Integers]
 ) -> Integers:
     """The order with each run of rows of one unit and time sorted by the ranks of their items."""
     run = np.zeros(len(order), bool)
-    run[1:] |= alike
-    run[:-1] |= alike
+    run[1:] |= ties
+    run[:-1] |= ties
     rows = np.flatnonzero(run)  # of all runs, one after the other
     starts = np.ones(len(order), bool)
-    starts[1:] = ~alike
+    starts[1:] = ~ties
     number = np.cumsum(starts[rows])
-    there = np.zeros(int(item.max()) + 1, bool)
-    there[item[order[rows]]] = True
-    distinct = np.flatnonzero(there)
-    rank = np.zeros(len(there), np.int64)
+    present = np.zeros(int(item.max()) + 1, bool)
+    present[item[order[rows]]] = True
+    distinct = np.flatnonzero(present)
+    rank = np.zeros(len(present), np.int64)
     rank[distinct] = ranks(distinct)
-    inside = np.lexsort((rank[item[order[rows]]], number))
-    order[rows] = order[rows][inside]
+    by_rank = np.lexsort((rank[item[order[rows]]], number))
+    order[rows] = order[rows][by_rank]
     return order

@@ -39,8 +39,8 @@ class Subsequences:
         chosen = []
         for size in np.unique(length).tolist():
             rows = np.flatnonzero(length == size)
-            for many in range(2, size + 1):
-                for places in combinations(range(size), many):
+            for count in range(2, size + 1):
+                for places in combinations(range(size), count):
                     members = start[rows][:, None] + np.array(places)
                     lists = names.keys[members]
                     repeats = (lists[:, 1:] == lists[:, :-1]).all(axis=2).any(axis=1)
@@ -66,8 +66,8 @@ class Sets:
         chosen = []
         for most in np.unique(sizes[sizes > 0]).tolist():
             units = np.flatnonzero(sizes == most)
-            for many in range(1, min(self.size, most) + 1):
-                for places in self._choices(most, many):
+            for count in range(1, min(self.size, most) + 1):
+                for places in self._choices(most, count):
                     # In order of keys, so that a set has one form.
                     members = np.sort(item[start[units][:, None] + places], axis=1)
                     chosen.append((units, members))
@@ -76,11 +76,11 @@ class Sets:
         assert isinstance(lists, ListNames)
         return replace(bounded, names=(replace(lists, sets=True),))
 
-    def _choices(self, most: int, many: int) -> list[Integers]:
+    def _choices(self, most: int, count: int) -> list[Integers]:
         """Which of a unit's items make its sets of a size."""
         if self.consecutive:
-            return [np.arange(at, at + many) for at in range(most - many + 1)]
-        return [np.array(places) for places in combinations(range(most), many)]
+            return [np.arange(at, at + count) for at in range(most - count + 1)]
+        return [np.array(places) for places in combinations(range(most), count)]
 
 
 def of_length(

@@ -131,6 +131,6 @@ def with_candidates(tally: Tally, candidates: pa.Table, text_keys: TextKeys) -> 
     order = order_of_keys(keys)
     for shard in tally:
         places = places_of(shard.keys, keys[order])
-        inside = places >= 0
-        counts[order[places[inside]]] = shard.sums[inside]
+        is_candidate = places >= 0
+        counts[order[places[is_candidate]]] = shard.sums[is_candidate]
     return replace(tally, shards=SingleShard(Sums(keys, counts)), public=public)

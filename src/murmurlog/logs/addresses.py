@@ -16,8 +16,8 @@ _QUERY = re.compile(r"[?#].*", re.DOTALL)
 
 def scheme_of(text: str) -> str:
     """The scheme of an address in small letters; empty for a path."""
-    found = _SCHEME.match(text)
-    return found[1].lower() if found else ""
+    match = _SCHEME.match(text)
+    return match[1].lower() if match else ""
 
 
 def is_uri(path: str) -> bool:

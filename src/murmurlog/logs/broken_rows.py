@@ -24,24 +24,24 @@ def check_broken(
     rows outside a period. Of `rows`, which were read, those with an unreadable time are a part unless
     there is a period. What it says is for the owner only.
     """
-    counted = {reason: n for reason, n in broken.items() if reason != UNREADABLE_URL}
-    kept = 0 if period else counted.get(UNREADABLE_TIME, 0)
-    lost = sum(counted.values())
+    counts = {reason: n for reason, n in broken.items() if reason != UNREADABLE_URL}
+    untimed = 0 if period else counts.get(UNREADABLE_TIME, 0)
+    lost = sum(counts.values())
     if not lost:
         return
-    total = rows + lost - kept + sum(screened.values())
-    reasons = ", ".join(f"{n:,} x {reason}" for reason, n in sorted(counted.items(), key=_most))
-    causes = " ".join(f"Likely cause: {cause}." for cause in likely_causes(source, counted))
-    what = f"{lost:,} of {total:,} rows of {source.name} are broken ({reasons})"
+    total = rows + lost - untimed + sum(screened.values())
+    reasons = ", ".join(f"{n:,} x {reason}" for reason, n in sorted(counts.items(), key=_most))
+    causes = " ".join(f"Likely cause: {cause}." for cause in likely_causes(source, counts))
+    summary = f"{lost:,} of {total:,} rows of {source.name} are broken ({reasons})"
     if lost > max_broken * total:
         raise InputError(
-            f"{what}, more than --max-broken {max_broken:g} allows, so nothing was booked or published. "
+            f"{summary}, more than --max-broken {max_broken:g} allows, so nothing was booked or published. "
             f"{causes} If the log is as it should be, give a larger --max-broken.".replace(
                 "  ", " "
             )
         )
-    stay = "; rows without a readable time stay, as rows without a time" if kept else ""
-    say(f"warning: for your eyes only: {what}{stay}. {causes}".strip())
+    note = "; rows without a readable time stay, as rows without a time" if untimed else ""
+    say(f"warning: for your eyes only: {summary}{note}. {causes}".strip())
 
 
 def _most(reason: tuple[str, int]) -> tuple[int, str]:

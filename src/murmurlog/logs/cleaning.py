@@ -34,19 +34,16 @@ class RowFacts:
     """Facts about rows whose text is clean, as masks."""
 
     count: int
-    there: Mapping[str, Mask]  # whether a row has a user, a query, a time, a url
+    present: Mapping[str, Mask]  # whether a row has a readable user, query, time, url
     stated: Mapping[
         str, Mask
     ]  # whether the source has a time or a url for the row, readable or not
     time: Integers  # microseconds; of a row without a time it means nothing
 
-    def every(self) -> Mask:
-        return np.ones(self.count, bool)
+    def lacks(self, name: str) -> Mask:
+        return ~self.present[name]
 
-    def missing(self, name: str) -> Mask:
-        return ~self.there[name]
-
-    def given(self, name: str) -> Mask:
+    def states(self, name: str) -> Mask:
         return self.stated[name]
 
     def before(self, moment: datetime | None) -> Mask:
@@ -89,11 +86,11 @@ class Cleaning:
         if self.keys is not None or self.deny or needs is None:
             return np.ones(len(start), bool)
         suspect = np.empty(len(start), bool)
-        for some in blocks(len(start)):
-            suspect[some] = _odd_queries(data, start[some], length[some], needs)
+        for block in blocks(len(start)):
+            suspect[block] = _odd_queries(data, start[block], length[block], needs)
         return suspect
 
-    def screened(self, queries: pa.Array) -> pa.Array:
+    def find_suspects(self, queries: pa.Array) -> pa.Array:
         """The places of the clean queries that may have a reason to be dropped; no other has one."""
         if self.deny or not self.screen:
             return pc.indices_nonzero(pc.is_valid(queries))
@@ -102,14 +99,14 @@ class Cleaning:
     @cached_property
     def reasons(self) -> Callable[[str], list[str]]:
         """The first reason to drop a clean query, if there is one."""
-        denied, screen = matcher(self.deny, self.keys), self.screen
+        is_denied, screen = matcher(self.deny, self.keys), self.screen
 
-        def first(query: str) -> list[str]:
-            if denied(query):
+        def first_reason(query: str) -> list[str]:
+            if is_denied(query):
                 return ["denied"]
             return [f"screened: {name}" for name in (screen.hits(query) if screen else [])][:1]
 
-        return first
+        return first_reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,30 +127,30 @@ RULES = (
     Rule(
         reason=None,
         when=lambda cleaning: cleaning.since,
-        applies=lambda row, cleaning: ~row.missing("time") & row.before(cleaning.since),
+        applies=lambda row, cleaning: ~row.lacks("time") & row.before(cleaning.since),
     ),
     Rule(
         reason=None,
         when=lambda cleaning: cleaning.until,
-        applies=lambda row, cleaning: ~row.missing("time") & ~row.before(cleaning.until),
+        applies=lambda row, cleaning: ~row.lacks("time") & ~row.before(cleaning.until),
     ),
-    Rule(reason="no user", applies=lambda row, _: row.missing("user")),
-    Rule(reason="no query", applies=lambda row, _: row.missing("query")),
+    Rule(reason="no user", applies=lambda row, _: row.lacks("user")),
+    Rule(reason="no query", applies=lambda row, _: row.lacks("query")),
     Rule(
         reason="no time",
         when=_has_period,
-        applies=lambda row, _: ~row.given("time"),
+        applies=lambda row, _: ~row.states("time"),
     ),
     # Without a period the row stays, as one without a time.
     Rule(
         reason=UNREADABLE_TIME,
-        applies=lambda row, _: row.given("time") & row.missing("time"),
+        applies=lambda row, _: row.states("time") & row.lacks("time"),
         drops=_has_period,
     ),
     # The row stays, as a query without a click.
     Rule(
         reason=UNREADABLE_URL,
-        applies=lambda row, _: row.given("url") & row.missing("url"),
+        applies=lambda row, _: row.states("url") & row.lacks("url"),
         drops=lambda _: False,
     ),
 )
@@ -167,9 +164,9 @@ def byte_ranges(characters: str) -> list[tuple[int, int]]:
     return list(zip(starts, ends, strict=True))
 
 
-def judge(facts: RowFacts, cleaning: Cleaning) -> tuple[Mask, dict[str, int]]:
+def apply_rules(facts: RowFacts, cleaning: Cleaning) -> tuple[Mask, dict[str, int]]:
     """Which rows stay, and the number of rows by reason to call them broken."""
-    stays, broken = facts.every(), {}
+    stays, broken = np.ones(facts.count, bool), {}
     for rule in RULES:
         if rule.when(cleaning):
             applies = rule.applies(facts, cleaning)
@@ -208,20 +205,20 @@ def put_texts(texts: pa.Array, places: Integers, others: pa.Array) -> pa.Array:
 def column_cleaners(cleaning: Cleaning) -> list[Callable[[pa.Array], pa.Array]]:
     """The functions that clean the texts of each column: queries, urls, kept values."""
     urls = [] if cleaning.url is None else [partial(clean_urls, cleaning=cleaning)]
-    return [partial(clean_queries, cleaning=cleaning), *urls, *(_same for _ in cleaning.keep)]
+    return [partial(clean_queries, cleaning=cleaning), *urls, *(_identity for _ in cleaning.keep)]
 
 
-def _same(texts: pa.Array) -> pa.Array:
+def _identity(texts: pa.Array) -> pa.Array:
     return texts
 
 
 def screen_texts(queries: pa.Array, cleaning: Cleaning) -> dict[str, Mask]:
-    """Under each reason to drop some of the clean queries a mask of those."""
+    """A mask of the clean queries to drop, for each reason."""
     reasons: dict[str, Mask] = {}
     if cleaning.screens:
         # Python looks at the few texts that Arrow cannot rule out.
-        left = cleaning.screened(queries)
-        for place, text in zip(left.to_pylist(), queries.take(left).to_pylist(), strict=True):
+        places = cleaning.find_suspects(queries)
+        for place, text in zip(places.to_pylist(), queries.take(places).to_pylist(), strict=True):
             for reason in cleaning.reasons(text):
                 reasons.setdefault(reason, np.zeros(len(queries), bool))[place] = True
     return dict(sorted(reasons.items()))
@@ -248,9 +245,9 @@ def plain_urls(
     No url is empty. The key is a part of the url, so that its bytes are not copied.
     """
     plain, first, size = np.empty(len(start), bool), start.copy(), length.copy()
-    for some in blocks(len(start)):
-        plain[some], first[some], size[some] = _find_urls(
-            data, start[some], length[some], host_only=host_only
+    for block in blocks(len(start)):
+        plain[block], first[block], size[block] = _find_urls(
+            data, start[block], length[block], host_only=host_only
         )
     return plain, first, size
 
@@ -258,7 +255,7 @@ def plain_urls(
 def _find_urls(
     data: Bytes, start: Integers, length: Integers, *, host_only: bool
 ) -> tuple[Mask, Integers, Integers]:
-    """The same of a block of urls."""
+    """What `plain_urls` returns, for one block of urls."""
     place, (data, start) = start, pad(data, start, length)
     end = start + length
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))[start]
@@ -308,7 +305,7 @@ def clean_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:
 
 
 def _plain_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:
-    """What `clean_url` makes of urls of the most common form; null where Python has to look."""
+    """The urls of the most common form as `clean_url` cleans them; null for those that Python has to clean."""
     if cleaning.url == "id":
         return pa.nulls(len(urls), urls.type)
     parts = pc.extract_regex(urls, rf"\A{PLAIN_URL}\z")  # null where it does not match

@@ -57,24 +57,24 @@ def looks_like_name(text: str) -> bool:
 
 
 def roles_of(
-    found: tuple[str, ...], given: Mapping[str, str], *, name: str, text: bool
+    names: tuple[str, ...], mapping: Mapping[str, str], *, name: str, text: bool
 ) -> dict[str, str]:
-    """The column of each role, as given or by its name; `name` is the source's, for messages.
+    """The column of each role, as `mapping` says or by its name; `name` is the source's, for messages.
 
     With `text` the names come from a line of text, which may be a row if there is no header.
     """
-    listed = _listed(found, given, text=text)
-    check_given(given)
-    for role, column in given.items():
-        if column not in (NONE, *found):
-            near = get_close_matches(column, _shown(found, given, text=text), n=1)
+    summary = _list_names(names, mapping, text=text)
+    check_roles(mapping)
+    for role, column in mapping.items():
+        if column not in (NONE, *names):
+            near = get_close_matches(column, _printable_names(names, mapping, text=text), n=1)
             hint = f" Did you mean --columns {role}={near[0]}?" if near else ""
-            raise InputError(f'column "{column}" is not in {name}. {listed}{hint}')
+            raise InputError(f'column "{column}" is not in {name}. {summary}{hint}')
     columns = {}
     for role in ROLES:
-        if role in given:
-            columns[role] = given[role]
-        elif len(alike := known_as(role, found)) > 1:
+        if role in mapping:
+            columns[role] = mapping[role]
+        elif len(alike := match_role(role, names)) > 1:
             raise InputError(
                 f'columns of {name} that look like "{role}" differ only in case or spaces: '
                 f"{short(alike)}. Choose one: --columns {role}=..."
@@ -84,15 +84,15 @@ def roles_of(
     for role in REQUIRED:
         if role not in columns:
             raise InputError(
-                f'no column of {name} looks like "{role}". {listed} '
-                f"{_separated(found, text=text) or _proposal(found, given, columns, text=text)}"
+                f'no column of {name} looks like "{role}". {summary} '
+                f"{_advise_delimiter(names, text=text) or _proposal(names, mapping, columns, text=text)}"
             )
     return {role: column for role, column in columns.items() if column != NONE}
 
 
-def check_given(given: Mapping[str, str]) -> None:
+def check_roles(mapping: Mapping[str, str]) -> None:
     """Raises if --columns names an unknown role, or no column for a required role."""
-    for role, column in given.items():
+    for role, column in mapping.items():
         if role not in ROLES:
             raise UsageError(
                 f"--columns: {role!r:.60} is not a role; roles are {', '.join(ROLES)}."
@@ -100,7 +100,7 @@ def check_given(given: Mapping[str, str]) -> None:
             )
         if column == NONE and role in REQUIRED:
             raise UsageError(f"--columns {role}=none: a log without a {role} cannot be published")
-        twins = [other for other, its in given.items() if its == column != NONE]
+        twins = [other for other, name in mapping.items() if name == column != NONE]
         if len(twins) > 1:
             raise UsageError(
                 f"--columns names the column {column!r:.60} for {' and for '.join(twins)}: a column has "
@@ -108,10 +108,10 @@ def check_given(given: Mapping[str, str]) -> None:
             )
 
 
-def known_as(role: str, found: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns whose name is known for a role: all that match the first such name."""
-    for name in NAMES[role]:
-        if alike := tuple(column for column in found if _plain(column) == name):
+def match_role(role: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns whose name is usual for a role: all that match the first such name."""
+    for usual_name in NAMES[role]:
+        if alike := tuple(column for column in names if _plain(column) == usual_name):
             return alike
     return ()
 
@@ -120,24 +120,26 @@ def _plain(column: str) -> str:
     return column.lower().replace(" ", "_")
 
 
-def _separated(found: tuple[str, ...], *, text: bool) -> str:
+def _advise_delimiter(names: tuple[str, ...], *, text: bool) -> str:
     """What to do with a header that is cut at another delimiter."""
-    if not text or len(found) != 1:
+    if not text or len(names) != 1:
         return ""
-    if "\t" in found[0]:
+    if "\t" in names[0]:
         return "Its first line holds tabs: rename it to .tsv, or give --delimiter tab."
     for character, name in ((";", "semicolon"), ("|", "pipe"), (",", "comma")):
-        if character in found[0]:
+        if character in names[0]:
             return f"One column was found, with {character!r} in its name: give --delimiter {name}."
     return ""
 
 
 def _proposal(
-    found: tuple[str, ...], given: Mapping[str, str], columns: Mapping[str, str], *, text: bool
+    names: tuple[str, ...], mapping: Mapping[str, str], columns: Mapping[str, str], *, text: bool
 ) -> str:
     """--columns for this log, as far as names suggest it."""
-    free = [name for name in _shown(found, given, text=text) if name not in columns.values()]
-    proposed = dict(given)
+    free = [
+        name for name in _printable_names(names, mapping, text=text) if name not in columns.values()
+    ]
+    proposed = dict(mapping)
     for role in ROLES:
         if role in columns:
             continue
@@ -147,9 +149,9 @@ def _proposal(
             free.remove(near)
         elif role in REQUIRED:
             proposed[role] = "..."
-    mapped = ",".join(f"{role}={proposed[role]}" for role in ROLES if role in proposed)
-    guessed = any(column != "..." and role not in given for role, column in proposed.items())
-    return f"Did you mean --columns {mapped} ?" if guessed else f"Map it: --columns {mapped}"
+    flag = ",".join(f"{role}={proposed[role]}" for role in ROLES if role in proposed)
+    has_guess = any(column != "..." and role not in mapping for role, column in proposed.items())
+    return f"Did you mean --columns {flag} ?" if has_guess else f"Map it: --columns {flag}"
 
 
 def _nearest(role: str, free: list[str]) -> str | None:
@@ -164,31 +166,33 @@ def _nearest(role: str, free: list[str]) -> str | None:
     return None
 
 
-def _shown(found: tuple[str, ...], given: Mapping[str, str], *, text: bool) -> tuple[str, ...]:
-    """The names that a message may hold: of text files not those that look like values.
+def _printable_names(
+    names: tuple[str, ...], mapping: Mapping[str, str], *, text: bool
+) -> tuple[str, ...]:
+    """The names that a message may show; for text files those that look like values are left out.
 
     If half of them do, the first line is probably a user's row, and only names that the owner gave
-    are shown.
+    are printed.
     """
     if not text:
-        return found
-    names = [name for name in found if looks_like_name(name)]
-    header = 2 * len(names) > len(found)
-    known = {*given.values(), *(names if header else ())}
-    return tuple(name for name in found if name in known)
+        return names
+    likely = [name for name in names if looks_like_name(name)]
+    header = 2 * len(likely) > len(names)
+    printable = {*mapping.values(), *(likely if header else ())}
+    return tuple(name for name in names if name in printable)
 
 
-def _listed(found: tuple[str, ...], given: Mapping[str, str], *, text: bool) -> str:
+def _list_names(names: tuple[str, ...], mapping: Mapping[str, str], *, text: bool) -> str:
     """The columns for a message."""
-    shown = _shown(found, given, text=text)
-    if shown == found:
-        return f"Found: {short(found)}."
-    if not shown:
+    printable = _printable_names(names, mapping, text=text)
+    if printable == names:
+        return f"Found: {short(names)}."
+    if not printable:
         return (
-            f"Its first line looks like a row, so its {len(found)} fields are not printed: if it is one, "
+            f"Its first line looks like a row, so its {len(names)} fields are not printed: if it is one, "
             "put a line with the names of the columns before it."
         )
-    return f"Found: {short(shown)}, and {len(found) - len(shown)} that look like data, not names."
+    return f"Found: {short(printable)}, and {len(names) - len(printable)} that look like data, not names."
 
 
 def short(names: tuple[str, ...]) -> str:

@@ -7,15 +7,15 @@ WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", 
 
 def check_delimiter(text: str) -> str:
     """The character; raises UsageError if fields cannot be cut at it."""
-    found = WORDS.get(text, text)
-    if len(found) != 1 or not found.isascii() or found.isalnum() or found in '"\r\n\0':
+    character = WORDS.get(text, text)
+    if (
+        len(character) != 1
+        or not character.isascii()
+        or character.isalnum()
+        or character in '"\r\n\0'
+    ):
         raise UsageError(
             f"--delimiter {text!r:.60} is not a delimiter: give one ASCII character that is no letter, "
             f"digit, quote or line end, or one of {', '.join(word for word in WORDS if word[0] != chr(92))}"
         )
-    return found
-
-
-def name_delimiter(character: str) -> str:
-    """The delimiter as somebody would type it."""
-    return "tab" if character == "\t" else f"'{character}'"
+    return character

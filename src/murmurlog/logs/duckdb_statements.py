@@ -1,5 +1,6 @@
 """Single statements of DuckDB that read no rows of a log: what a file or a sample is like, and generated logs."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def run_statement(statement: str, *, file: Path | None = None, **tables: Any) -> pa.Table:
-    """The result of a statement over Arrow tables with these names, or over the tables of a DuckDB file.
+def run_statement(
+    statement: str, *, file: Path | None = None, tables: Mapping[str, Any] | None = None
+) -> pa.Table:
+    """The result of a statement over Arrow tables by name, or over the tables of a DuckDB file.
 
     Raises EngineError, without the words of DuckDB, which can quote the content of a file.
     """
@@ -23,7 +26,7 @@ def run_statement(statement: str, *, file: Path | None = None, **tables: Any) ->
     try:
         with duckdb.connect(path, read_only=file is not None, config=SETTINGS) as connection:
             connection.execute("SET enable_progress_bar = false")
-            for name, table in tables.items():
+            for name, table in (tables or {}).items():
                 connection.register(name, table)
             return connection.execute(statement).to_arrow_table()
     except (duckdb.Error, RuntimeError, UnicodeError) as error:

@@ -36,13 +36,13 @@ _BY_CODEC = {_canonical(name): name for name in ENCODINGS} | {"utf-8-sig": "utf-
 
 
 def check_encoding(name: str) -> str:
-    """Our name of an encoding, whichever of its names is given; raises UsageError if it is not read."""
-    found = _canonical(name)
-    if found in _BY_CODEC:
-        return _BY_CODEC[found]
+    """The name of an encoding in `ENCODINGS`, from any of its names; raises UsageError if it is not read."""
+    codec = _canonical(name)
+    if codec in _BY_CODEC:
+        return _BY_CODEC[codec]
     near = get_close_matches(name.lower(), ENCODINGS, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(COMMON)} and others"
-    why = "cannot be read record by record" if found else "is not known"
+    why = "cannot be read record by record" if codec else "is not known"
     raise UsageError(f"--encoding {name!r:.60} {why}: {hint}")
 
 

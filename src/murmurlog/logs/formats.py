@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog.errors import InputError
-from murmurlog.logs.records import ARRAY, COMMAS, LINES, TABS, Dialect, first
+from murmurlog.logs.records import ARRAY, COMMAS, LINES, TABS, Dialect, first_fields
 from murmurlog.logs.zip_files import UNREADABLE, member_of, open_member
 
 LOOKED_AT = 1 << 16  # bytes, after decompression
@@ -27,7 +27,7 @@ DIALECTS: Mapping[str, Dialect] = {"csv": COMMAS, "tsv": TABS, "jsonl": LINES, "
 NO_DAY = "1970-01-01"  # of a time without a date, in a file whose name has none
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _BINARY = (b"PAR1", b"PK\x03\x04")
-_MARKS = {
+BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
@@ -54,12 +54,12 @@ class Shape:
 
     @property
     def well_known(self) -> bool:
-        """Whether it is that of a known log. Such files may begin with a header and may have been
+        """Whether this is the shape of a well-known log. Such files may begin with a header and may have been
         concatenated: a record that holds the names of the columns, ignoring case, is not a row."""
         return self.name in SHAPES
 
 
-def plain(format: str, columns: Sequence[str]) -> Shape:
+def plain_shape(format: str, columns: Sequence[str]) -> Shape:
     """The shape of any .csv or .tsv: a header and as many fields in each record."""
     return Shape(name=format, columns=tuple(columns), least=len(columns), most=len(columns))
 
@@ -134,15 +134,15 @@ def check_compression(file: Path, compression: str | None) -> None:
         raise InputError(
             f"{file.name} cannot be read: check that it exists and is readable"
         ) from None
-    found = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
-    if found != compression:
-        is_what = (
-            f"is compressed with {found}, which its name does not say"
-            if found
+    actual = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
+    if actual != compression:
+        mismatch = (
+            f"is compressed with {actual}, which its name does not say"
+            if actual
             else f"is not compressed with {compression}, although its name says so"
         )
         raise InputError(
-            f"{file.name} {is_what}: name compressed files .gz (gzip), "
+            f"{file.name} {mismatch}: name compressed files .gz (gzip), "
             ".zst (Zstandard) or .zip, and no others"
         )
 
@@ -150,7 +150,7 @@ def check_compression(file: Path, compression: str | None) -> None:
 def encoding_of(file: Path, compression: str | None, shape: str | None) -> str:
     """What a byte order mark at the start says; else GB18030 for Sogou and UTF-8 for all others."""
     start = next(pieces(file, compression, block=4), b"")
-    for mark, encoding in _MARKS.items():
+    for mark, encoding in BYTE_ORDER_MARKS.items():
         if start.startswith(mark):
             return encoding
     return "gb18030" if shape == "sogou" else "utf-8"
@@ -161,7 +161,7 @@ def first_record(
 ) -> tuple[str, ...] | None:
     """The fields of the first record of a file; None if it is too long, not text, or missing."""
     start = pieces(file, compression, block=LOOKED_AT)
-    return first(start, dialect, encoding=encoding, name=file.name)
+    return first_fields(start, dialect, encoding=encoding, name=file.name)
 
 
 def pieces(
@@ -204,9 +204,9 @@ def _open(packed: pa.NativeFile, file: Path, compression: str | None) -> Any:
 
 
 def day_of(file: Path) -> str:
-    """The date in a file's name (access_log.20080601.txt), or a day that says there is none."""
-    found = _DAY_IN_NAME.search(file.name)
-    return "-".join(found.groups()) if found else NO_DAY
+    """The date in a file's name (access_log.20080601.txt), or `NO_DAY`."""
+    match = _DAY_IN_NAME.search(file.name)
+    return "-".join(match.groups()) if match else NO_DAY
 
 
 def field_sql(shape: Shape, place: int) -> str:

@@ -6,6 +6,9 @@ the types are those of public functions.
 """
 
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +16,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from murmurlog.errors import DiskError, UsageError
 from murmurlog.logs.addresses import READ, mask, scheme_of
-from murmurlog.logs.options import SourceOptions
+from murmurlog.logs.options import FORMATS, SourceOptions
+
+STDIN = "-"
+BLOCK = 1 << 20  # bytes
 
 
 @runtime_checkable
@@ -57,12 +63,11 @@ def local_source(
     Without `rows`, of a table only the columns are copied.
     """
     from murmurlog.bundle.scratch import scratch  # late: --help reads this module
-    from murmurlog.logs.standard_input import on_disk
 
     if not is_table(source):
         path = _text(source)
         if not _is_remote(path):
-            with on_disk(path, options) as local:
+            with copy_standard_input(path, options) as local:
                 yield local
             return
         from murmurlog.logs.object_store import copy_source
@@ -86,6 +91,39 @@ def local_source(
                 f"({error.strerror or type(error).__name__}): set TMPDIR to a larger disk"
             ) from error
         yield str(file)
+
+
+@contextmanager
+def copy_standard_input(source: str, options: SourceOptions) -> Iterator[str]:
+    """The source's name; of `-` that of a copy of standard input, which is gone when the block ends.
+
+    The folder is readable by this user only. After a crash the next command removes it.
+    """
+    if source != STDIN:
+        yield source
+        return
+    from murmurlog.bundle.scratch import scratch  # late: --help reads this module
+
+    ending = options.format or ("csv" if options.delimiter else "txt" if options.shape else None)
+    if ending is None:
+        raise UsageError(
+            f"- reads standard input, which has no name: give --format {'|'.join(FORMATS)}"
+        )
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError(
+            "- reads standard input, and nothing is piped into it: zcat log.gz | murmurlog ..."
+        )
+    with scratch() as folder:
+        path = folder / f"stdin.{ending}"
+        try:
+            with path.open("xb") as copy:
+                shutil.copyfileobj(sys.stdin.buffer, copy, BLOCK)
+        except OSError as error:
+            raise DiskError(
+                f"standard input could not be copied to {tempfile.gettempdir()} ({error.strerror}): free "
+                "some room, or set TMPDIR to a folder that has it"
+            ) from None
+        yield str(path)
 
 
 def _text(source: object) -> str:

@@ -42,13 +42,13 @@ def array_lines(stream: Iterator[bytes], name: str) -> Iterator[bytes]:
             if text[:1] != b"[":
                 raise InputError(f"{name} is not a JSON array of objects. {_REPAIR}")
             text, begun = text[1:], True
-        made, rest, ended = _split(text)
+        lines, rest, ended = _split(text)
         if len(rest) > MOST_HELD:
             raise InputError(
                 f"{name} has an element of more than {MOST_HELD >> 20} MB, or a quote that is never "
                 "closed: it is damaged, or its content does not match its name"
             )
-        yield made
+        yield lines
         if ended and rest.strip(SPACE):
             raise InputError(f"{name} goes on after the end of its JSON array. {_REPAIR}")
     if not ended:
@@ -75,10 +75,10 @@ def _split(text: bytes) -> tuple[bytes, bytes, bool]:
     between = places[:upto][(outside & (kinds == _COMMA) & (depth == 0))[:upto]]
     whole = int(between[-1]) + 1 if len(between) else 0
     stop = int(places[upto]) if ended else whole
-    made = np.frombuffer(text, np.uint8)[:stop].copy()
+    lines = np.frombuffer(text, np.uint8)[:stop].copy()
     feeds = kinds == _FEED
     for places_of, byte in ((feeds & outside, b" "), (feeds & ~outside, b"\x01")):
         at = places[places_of]
-        made[at[at < stop]] = byte[0]
-    made[between[between < stop]] = b"\n"[0]
-    return made.tobytes() + (b"\n" if ended else b""), text[stop + ended :], ended
+        lines[at[at < stop]] = byte[0]
+    lines[between[between < stop]] = b"\n"[0]
+    return lines.tobytes() + (b"\n" if ended else b""), text[stop + ended :], ended

@@ -25,6 +25,7 @@ from murmurlog.logs.screen import Screen
 from murmurlog.logs.source import Source
 from murmurlog.logs.source_batches import count_rows, size_of
 from murmurlog.logs.text_keys import TextKeys
+from murmurlog.logs.typed_rows import Selection
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
 
@@ -77,9 +78,9 @@ def check(
         )
     for column in (*(where or {}), *keep):
         # The keys of JSON are in the rows, which are not read here.
-        if column not in source.found and not source.keyed:
+        if column not in source.column_names and not source.is_json:
             raise InputError(
-                f'column "{column}" is not in {source.name}. Found: {short(source.found)}.'
+                f'column "{column}" is not in {source.name}. Found: {short(source.column_names)}.'
             )
 
 
@@ -110,24 +111,24 @@ def read(
     """
     if url is not None:
         check_url_level(url)
-    kept = dict(keep or {})
-    check(source, since=since, until=until, where=where, keep=kept.values())
+    keep = keep or {}
+    check(source, since=since, until=until, where=where, keep=keep.values())
     say(f"reading {source.name}")
     cleaning = Cleaning(
         timed="time" in source.columns, url=url if "url" in source.columns else None, no_url=source.nothing,
         ranked="rank" in source.columns, keys=keys,
-        since=moment_of("--since", since), until=moment_of("--until", until), keep=tuple(kept),
+        since=moment_of("--since", since), until=moment_of("--until", until), keep=tuple(keep),
         screen=screen, deny=deny,
     )  # fmt: skip
+    selection = Selection(where=where or {}, keep=[*keep.values()], urls=cleaning.url is not None)
     text_keys = TextKeys((entropy or SystemEntropy()).stream("keys"))
     advance = measure(say, total=partial(size_of if source.dialect else count_rows, source))
-    found = engine.read(
-        source, cleaning, where=where or {}, keep=[*kept.values()], unit=unit, text_keys=text_keys,
-        say=say, advance=advance,
+    result = engine.read(
+        source, selection, cleaning, unit=unit, text_keys=text_keys, say=say, advance=advance
     )  # fmt: skip
     log = Log(
-        partitions=found.partitions, source=source, unit=unit, text_keys=text_keys, rows=found.counts.rows,
-        keyed=found.counts.keyed, broken=_counted(found.counts.broken), screened=_counted(found.counts.screened),
+        partitions=result.partitions, source=source, unit=unit, text_keys=text_keys, rows=result.counts.rows,
+        keyed=result.counts.keyed, broken=_nonzero(result.counts.broken), screened=_nonzero(result.counts.screened),
     )  # fmt: skip
     if strict and log.broken:
         raise InputError(
@@ -145,7 +146,7 @@ def read(
     return log
 
 
-def _counted(reasons: Mapping[str, int]) -> dict[str, int]:
+def _nonzero(reasons: Mapping[str, int]) -> dict[str, int]:
     return {reason: number for reason, number in sorted(reasons.items()) if number}
 
 

@@ -20,10 +20,10 @@ MOST_ROWS_A_PARTITION = 1 << 20  # a larger one is split again
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """What a process that may take so much memory uses it for."""
+    """How a process divides the memory that it may take."""
 
     threads: int
-    kept: int  # bytes of values that stay in memory
+    values: int  # bytes of values that stay in memory
     duckdb: int  # bytes that DuckDB may take while it reads
     rows_a_batch: int
     rows_a_partition: int  # on average
@@ -31,17 +31,17 @@ class MemoryPlan:
 
     @classmethod
     def of(cls, memory: int, *, cores: int) -> "MemoryPlan":
-        """The plan for so many bytes, of which there are at least `least_memory()`."""
+        """The plan for a number of bytes, at least `least_memory()`."""
         rest = memory - PROCESS - bytes_of_numbers(MOST_BYTES_A_VALUE)
         threads = max(1, min(cores, rest // bytes_of_a_unit()))
         largest = MOST_ROWS_A_PARTITION * BYTES_A_ROW
-        one = max(bytes_of_a_unit(), min(largest, rest // 2 // threads))
-        work = threads * one
+        share = max(bytes_of_a_unit(), min(largest, rest // 2 // threads))
+        work = threads * share
         duckdb = max(DUCKDB, work // 4)
-        most_rows = max(MOST_ROWS_A_UNIT, one // BYTES_A_ROW * 3 // 4)
+        most_rows = max(MOST_ROWS_A_UNIT, share // BYTES_A_ROW * 3 // 4)
         return cls(
             threads=threads,
-            kept=max(0, rest - work),
+            values=max(0, rest - work),
             duckdb=duckdb,
             # A batch for each thread, one that waits, and one that is read; no partition is worked on then.
             rows_a_batch=min(
@@ -53,7 +53,7 @@ class MemoryPlan:
 
 
 def bytes_of_a_unit() -> int:
-    """What work on the largest unit takes."""
+    """The bytes that work on the largest unit takes."""
     return MOST_ROWS_A_UNIT * BYTES_A_ROW + COPIES * MOST_BYTES_A_UNIT
 
 

@@ -39,7 +39,7 @@ class StoreError(Exception):
     """A step that failed, in words without secrets."""
 
 
-class Gone(StoreError):
+class NotFound(StoreError):
     """There is no such object."""
 
 
@@ -49,19 +49,19 @@ class Store:
 
     files: Any
     path: str
-    shown: str  # the address, for messages
+    name: str  # the address, for messages
 
     def inside(self, key: str) -> str:
         """An object in messages: below the bucket of the address."""
-        return f"{self.shown.partition('://')[0]}://{key}"
+        return f"{self.name.partition('://')[0]}://{key}"
 
 
 def open_store(address: str) -> Store:
     """The store of an address; raises if it cannot be used, and connects to nothing."""
-    shown, scheme = mask(address), scheme_of(address)
-    if shown != address:
+    name, scheme = mask(address), scheme_of(address)
+    if name != address:
         raise UsageError(
-            f"{shown}: an address of {scheme}:// takes no user, password or query. Credentials come from "
+            f"{name}: an address of {scheme}:// takes no user, password or query. Credentials come from "
             "the variables and files of its own tools (docs/how-to/object-stores.md)."
         )
     path = address.partition("://")[2].strip("/")
@@ -72,25 +72,25 @@ def open_store(address: str) -> Store:
         container, _, server = host.partition("@")
         account, path = server.partition(".")[0], container + path[len(host) :]
     if PATTERN.search(path.partition("/")[0]) or {"", ".", ".."} & set(path.split("/")):
-        raise UsageError(f"{shown} is no address of an object: write {scheme}://bucket/name")
+        raise UsageError(f"{name} is no address of an object: write {scheme}://bucket/name")
     try:
         files = _file_system(scheme, account)
     except (AttributeError, ImportError):
         raise UsageError(
             f"this build of pyarrow has no file system for {scheme}://: pip install --upgrade pyarrow"
         ) from None
-    return Store(files=files, path=path, shown=shown)
+    return Store(files=files, path=path, name=name)
 
 
 def _file_system(scheme: str, account: str | None) -> Any:
     if scheme == "s3":
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
         place = urlsplit(endpoint)
-        given = {"endpoint_override": place.netloc, "scheme": place.scheme} if endpoint else {}
+        override = {"endpoint_override": place.netloc, "scheme": place.scheme} if endpoint else {}
         return fs.S3FileSystem(
             connect_timeout=CONNECT_SECONDS,
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-            **given,
+            **override,
         )
     if scheme == "gs":
         from datetime import timedelta
@@ -107,11 +107,11 @@ def _file_system(scheme: str, account: str | None) -> Any:
     )
 
 
-def bounded(work: Callable[[], Result]) -> Result:
-    """What `work` returns; raises StoreError if it fails or takes longer than it may.
+def run_in_time(work: Callable[[], Result]) -> Result:
+    """What `work` returns; raises StoreError if it fails or takes longer than `PATIENCE`.
 
-    The clients of stores have no limit for a connection that trickles, so the work runs in a thread, which
-    is left behind then (`is_waiting`).
+    The clients of stores have no time limit for a slow connection, so the work runs in a thread, which is
+    abandoned if it takes too long (`is_waiting`).
     """
     done: list[Result] = []
     failed: list[BaseException] = []
@@ -144,7 +144,7 @@ def _explain(error: BaseException) -> BaseException:
         return error
     if isinstance(error, HTTPError):
         error.close()
-        return Gone("HTTP 404") if error.code == 404 else StoreError(f"HTTP {error.code}")
+        return NotFound("HTTP 404") if error.code == 404 else StoreError(f"HTTP {error.code}")
     if isinstance(error, ssl.SSLCertVerificationError) or isinstance(
         getattr(error, "reason", None), ssl.SSLCertVerificationError
     ):
@@ -152,13 +152,13 @@ def _explain(error: BaseException) -> BaseException:
     if isinstance(error, URLError):
         return StoreError("no connection")
     if isinstance(error, FileNotFoundError):
-        return Gone("there is no such object or bucket")
+        return NotFound("there is no such object or bucket")
     if not isinstance(error, (OSError, HTTPException, ValueError)):
         return error
     if re.search(r"PERMISSION_?DENIED|ACCESS_DENIED|HTTP status 40[13]", text := str(error), re.I):
         return StoreError("access denied: check the credentials and what they allow")
     if re.search(r"NO_SUCH_BUCKET|NO_SUCH_KEY|HTTP status 404", text, re.I):
-        return Gone("there is no such object or bucket")
+        return NotFound("there is no such object or bucket")
     code = re.search(r"AWS Error ([A-Z][A-Z0-9_]+)", text)
     if code and code[1] == "NETWORK_CONNECTION" or isinstance(error, TimeoutError):
         return StoreError("no connection, or it broke off")
@@ -177,35 +177,39 @@ def copy_source(address: str, folder: Path, say: Callable[[str], None]) -> str:
         return str(_download(where, folder, say)) + colons + table
     store = open_store(where)
     try:
-        found = bounded(lambda: _find(store))
-        if not found:
-            raise Gone("there is no such object, and nothing below it")
+        objects = run_in_time(lambda: _find(store))
+        if not objects:
+            raise NotFound("there is no such object, and nothing below it")
     except StoreError as error:
-        raise _unreadable(store.shown, error) from None
-    pattern = PATTERN.search(store.path)
-    root = (
-        store.path[: pattern.start()].rpartition("/")[0]
-        if pattern
-        else store.path.rpartition("/")[0]
-    )
-    for key, size in found:
-        target = folder / _below(key, root)
+        raise _read_failure(store.name, error) from None
+    root = _root(store.path)
+    for key, size in objects:
+        target = folder / _relative_path(key, root)
         say(f"copying {target.name}: {size / 1e6:,.1f} MB")
         try:
             _copy_object(store, key, size, target)
         except StoreError as error:
-            if isinstance(error, Gone):
+            if isinstance(error, NotFound):
                 error = StoreError("it was listed, and is gone")
-            raise _unreadable(store.inside(key), error) from None
-    rest = _below(store.path, root)
-    return (f"{escape(str(folder))}/{rest}" if pattern else str(folder / rest)) + colons + table
+            raise _read_failure(store.inside(key), error) from None
+    rest = _relative_path(store.path, root)
+    return (
+        (f"{escape(str(folder))}/{rest}" if PATTERN.search(store.path) else str(folder / rest))
+        + colons
+        + table
+    )
 
 
-def _unreadable(shown: str, error: StoreError) -> InputError:
-    return InputError(f"{shown} could not be read: {error}. Nothing was booked or written.")
+def _read_failure(name: str, error: StoreError) -> InputError:
+    return InputError(f"{name} could not be read: {error}. Nothing was booked or written.")
 
 
-def _below(key: str, root: str) -> PurePosixPath:
+def _root(path: str) -> str:
+    """The folder of an object, or of a pattern what is before its first wildcard."""
+    return PATTERN.split(path, maxsplit=1)[0].rpartition("/")[0]
+
+
+def _relative_path(key: str, root: str) -> PurePosixPath:
     """The key as a path below its root; keys that would leave the folder are refused."""
     parts = key.removeprefix(root).removeprefix("/").split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
@@ -215,16 +219,17 @@ def _below(key: str, root: str) -> PurePosixPath:
 
 def _find(store: Store) -> list[tuple[str, int]]:
     """The keys and sizes of an object, of those directly below a prefix, or of those that match."""
-    if found := PATTERN.search(store.path):
-        base = store.path[: found.start()].rpartition("/")[0]
-        listed = _list(store, base, recursive=True)
+    if PATTERN.search(store.path):
+        objects = _list(store, _root(store.path), recursive=True)
         expression = _expression(store.path)
-        return [(key, size) for key, size in listed if expression.fullmatch(key)]
+        return [(key, size) for key, size in objects if expression.fullmatch(key)]
     info = store.files.get_file_info(store.path)
     if info.type == fs.FileType.File:
         return [(info.path, info.size)]
-    names = _list(store, store.path, recursive=False)
-    return [(key, size) for key, size in names if not key.rpartition("/")[2].startswith((".", "_"))]
+    objects = _list(store, store.path, recursive=False)
+    return [
+        (key, size) for key, size in objects if not key.rpartition("/")[2].startswith((".", "_"))
+    ]
 
 
 def _list(store: Store, base: str, *, recursive: bool) -> list[tuple[str, int]]:
@@ -237,19 +242,19 @@ def _expression(pattern: str) -> re.Pattern[str]:
     """The expression of a pattern as paths of a disk have it: * and ? stay in a folder, ** does not."""
     wild = {"**/": "(?:[^/]+/)*", "**": "[^/]*", "*": "[^/]*", "?": "[^/]"}
 
-    def one(match: re.Match[str]) -> str:
+    def translate(match: re.Match[str]) -> str:
         text = match[0]
         if len(text) > 2 and text[0] == "[":
             return fnmatch.translate(text)[4:-3]  # without "(?s:" and ")\\Z"
         return wild.get(text) or re.escape(text)
 
     pieces = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]/]+\]|.", re.DOTALL)
-    return re.compile(pieces.sub(one, pattern))
+    return re.compile(pieces.sub(translate, pattern))
 
 
 def _copy_object(store: Store, key: str, size: int, target: Path) -> None:
-    stream = bounded(lambda: store.files.open_input_stream(key))
-    if _save(lambda: bounded(lambda: bytes(stream.read(PIECE))), target) != size:
+    stream = run_in_time(lambda: store.files.open_input_stream(key))
+    if _save(lambda: run_in_time(lambda: bytes(stream.read(PIECE))), target) != size:
         raise StoreError("it changed while it was read")
 
 
@@ -260,18 +265,18 @@ def _save(read: Callable[[], bytes], target: Path) -> int:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         out: BinaryIO = target.open("xb")
     except OSError as error:
-        raise _full(error) from None
+        raise _disk_error(error) from None
     with out:
         while piece := read():
             try:
                 out.write(piece)
             except OSError as error:
-                raise _full(error) from None
+                raise _disk_error(error) from None
             size += len(piece)
     return size
 
 
-def _full(error: OSError) -> DiskError:
+def _disk_error(error: OSError) -> DiskError:
     return DiskError(
         f"the log could not be copied to the folder for temporary files ({error.strerror}): set TMPDIR "
         "to a larger disk"
@@ -301,21 +306,21 @@ def _opener() -> request.OpenerDirector:
 
 
 def _download(address: str, folder: Path, say: Callable[[str], None]) -> Path:
-    parts, shown = urlsplit(address), mask(address)
+    parts, masked = urlsplit(address), mask(address)
     if "@" in parts.netloc:
-        raise UsageError(f"{shown}: an address of https:// takes no user and no password")
+        raise UsageError(f"{masked}: an address of https:// takes no user and no password")
     name = unquote(parts.path).rpartition("/")[2]
     if not name or name in (".", "..") or "\0" in name:
-        raise UsageError(f"{shown} names no file: its path must end in one, such as /log.csv.gz")
+        raise UsageError(f"{masked} names no file: its path must end in one, such as /log.csv.gz")
     target = folder / name
     say(f"copying {name}")
     try:
-        answer = bounded(lambda: _opener().open(address, timeout=PATIENCE / 2))
+        answer = run_in_time(lambda: _opener().open(address, timeout=PATIENCE / 2))
         with closing(answer):
-            size = _save(lambda: bounded(lambda: bytes(answer.read(PIECE))), target)
+            size = _save(lambda: run_in_time(lambda: bytes(answer.read(PIECE))), target)
         stated = answer.headers.get("Content-Length")
         if stated is not None and stated != str(size):
             raise StoreError("it ended early")
     except StoreError as error:
-        raise _unreadable(shown, error) from None
+        raise _read_failure(masked, error) from None
     return target

@@ -20,8 +20,8 @@ from murmurlog.logs.encodings import check_encoding
 from murmurlog.logs.times import check_time_format
 
 
-def _check_missing(given: Any) -> tuple[str, ...]:
-    texts = tuple(read_list(given) if isinstance(given, str) else given)
+def _check_missing(value: Any) -> tuple[str, ...]:
+    texts = tuple(read_list(value) if isinstance(value, str) else value)
     for text in texts:
         try:
             text.encode()
@@ -85,8 +85,8 @@ class SourceOptions(Group):
             "missing": _check_missing,
         }
         for name, check in checks.items():
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, check(given))
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check(value))
 
 
 @dataclass(frozen=True, kw_only=True)

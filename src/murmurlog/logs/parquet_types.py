@@ -73,7 +73,7 @@ _BARE = {"BOOLEAN": "boolean", "INT32": "int32", "INT64": "int64", "INT96": INT9
          "FIXED_LEN_BYTE_ARRAY": "binary"}  # fmt: skip
 
 
-class _Unread(Exception):
+class _UnreadableType(Exception):
     """A type that no engine reads exactly; the message names it."""
 
 
@@ -93,9 +93,9 @@ def types_of(
     files: Sequence[Path], columns: Sequence[str], source_name: str
 ) -> dict[Path, dict[str, Kind]]:
     """The types of the columns that each file has; raises unless they are readable and agree."""
-    found = {file: _columns_of(file, columns, source_name) for file in files}
+    types = {file: _columns_of(file, columns, source_name) for file in files}
     first: dict[str, tuple[Path, Kind]] = {}
-    for file, kinds in found.items():
+    for file, kinds in types.items():
         for name, kind in kinds.items():
             if kind.name == NOTHING:
                 continue
@@ -105,7 +105,7 @@ def types_of(
                     f'the column "{name}" of {source_name} is {other.name} in {where.name} and '
                     f"{kind.name} in {file.name}. Write it in one type, or read the files one by one."
                 )
-    return found
+    return types
 
 
 def schemas_of(
@@ -116,12 +116,13 @@ def schemas_of(
     A column has one type in all files, but that times may have other units. One that a file does not have
     has the type of the others.
     """
-    own = {
+    types_by_file = {
         file: _types_in(file, kinds)
         for file, kinds in types_of(files, columns, source_name).items()
     }
     common = {
-        name: _common([types[name] for types in own.values() if name in types]) for name in columns
+        name: _common([types[name] for types in types_by_file.values() if name in types])
+        for name in columns
     }
 
     def field(types: Mapping[str, pa.DataType], name: str) -> tuple[str, pa.DataType]:
@@ -129,7 +130,8 @@ def schemas_of(
         return name, types.get(name, common[name]) if timed else common[name]
 
     return {
-        file: pa.schema([field(types, name) for name in columns]) for file, types in own.items()
+        file: pa.schema([field(types, name) for name in columns])
+        for file, types in types_by_file.items()
     }
 
 
@@ -195,13 +197,13 @@ def _columns_of(file: Path, columns: Sequence[str], source_name: str) -> dict[st
     leaves = iter([schema.column(i) for i in range(len(schema))])
     kinds = {}
     for field in fields:
-        mine = [next(leaves) for _ in range(_width(field.type))]
+        columns_of_field = [next(leaves) for _ in range(_width(field.type))]
         if field.name in columns:
             try:
-                kinds[field.name] = _kind(field.type, iter(mine))
-            except _Unread as unread:
+                kinds[field.name] = _kind(field.type, iter(columns_of_field))
+            except _UnreadableType as error:
                 raise InputError(
-                    f'the column "{field.name}" of {source_name} is {unread}, which is not read '
+                    f'the column "{field.name}" of {source_name} is {error}, which is not read '
                     "exactly. Write it as text."
                 ) from None
     return kinds
@@ -240,19 +242,21 @@ def _kind(kind: pa.DataType, leaves: Iterator[Any]) -> Kind:
     names = ", ".join(f"{name} {part.name}".strip() for name, part in inner)
     what = "struct" if pa.types.is_struct(kind) else "map" if pa.types.is_map(kind) else "list"
     # Nested types must agree exactly: the text of a list depends on the types of its elements.
-    return Kind(name=f"{what}({names})", form=f"{what}({names})", spark=_nested(what, inner))
+    return Kind(
+        name=f"{what}({names})", form=f"{what}({names})", spark=_spark_nested_type(what, inner)
+    )
 
 
-def _nested(what: str, inner: Sequence[tuple[str, Kind]]) -> str | None:
-    """A nested type in the words of Spark."""
+def _spark_nested_type(what: str, inner: Sequence[tuple[str, Kind]]) -> str | None:
+    """A nested type as Spark writes it."""
     # Spark has one type for INT96 and for times with a zone, and inside others it is not cast.
     if any(part.spark is None or INT96 in part.name for _, part in inner):
         return None
     if what == "struct":
         fields = (f"`{name.replace('`', '``')}`:{part.spark}" for name, part in inner)
         return f"struct<{','.join(fields)}>"
-    of = ",".join(str(part.spark) for _, part in inner)
-    return f"map<{of}>" if what == "map" else f"array<{of}>"
+    types = ",".join(str(part.spark) for _, part in inner)
+    return f"map<{types}>" if what == "map" else f"array<{types}>"
 
 
 def _leaf(physical: str, logical: Mapping[str, Any]) -> Kind:
@@ -264,19 +268,19 @@ def _leaf(physical: str, logical: Mapping[str, Any]) -> Kind:
         name = f"{'' if logical['isSigned'] else 'u'}int{logical['bitWidth']}"
     elif kind in ("Time", "Timestamp"):
         zone = bool(logical["isAdjustedToUTC"])
-        fine = logical["timeUnit"] == "nanoseconds"
-        name = kind.lower() + " with zone" * zone + " in nanoseconds" * fine
+        is_nano = logical["timeUnit"] == "nanoseconds"
+        name = kind.lower() + " with zone" * zone + " in nanoseconds" * is_nano
     elif kind in ("None", "Undefined"):
         name = _BARE.get(physical, physical.lower())
     else:
         name = _ANNOTATED.get(kind, kind.lower())
     if name not in KINDS:
-        raise _Unread(name)
+        raise _UnreadableType(name)
     return KINDS[name]
 
 
 def _decimal(precision: int, scale: int) -> Kind:
     name = f"decimal({precision},{scale})"
     if precision > MOST_DIGITS:
-        raise _Unread(f"{name}, of more than {MOST_DIGITS} digits")
+        raise _UnreadableType(f"{name}, of more than {MOST_DIGITS} digits")
     return Kind(name=name, form=f"decimal with {scale} digits after the point", spark=name)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murmurlog.logs.text_keys import NO_KEYS, group_keys
-from murmurlog.logs.workspace import Kept, KeptRuns, Workspace, split_rows
+from murmurlog.logs.workspace import Handle, StoredRuns, Workspace, split_rows
 from murmurlog.privacy.sampler import Keys
 
 T = TypeVar("T")
@@ -58,19 +58,19 @@ class Partitions(Protocol[T_co]):
     def derive_with(
         self, answers: "Answers", work: Callable[[T_co, Columns], U]
     ) -> "Partitions[U]":
-        """The same of each value and what the ranges of sums answered about its keys, or about more."""
+        """What `work` makes of each value and the answers about its keys (or about more keys), computed once."""
 
     def results(self, work: Callable[[T_co], U]) -> Iterator[U]:
         """What `work` makes of each value, brought here one after the other."""
 
     def results_with(self, work: Callable[[T_co, V], U], values: Sequence[V]) -> Iterator[U]:
-        """What `work` makes of each value together with one of these, brought here in order."""
+        """What `work` makes of each value and the one beside it in `values`, brought here in order."""
 
     def share(self, value: U) -> Callable[[], U]:
         """A value that is opened inside `work`: what is public, or was published."""
 
     def set_aside(self) -> None:
-        """Reserves room for what is kept from now on: as much as is kept now."""
+        """Reserves as much disk space as all values take now, for values that are stored from now on."""
 
     def close(self) -> None:
         """Deletes the values."""
@@ -89,13 +89,12 @@ class Shards(Protocol):
 
 
 class SummedShards(Shards, Protocol):
-    """The same of values of partitions, to which answers go back."""
+    """Sums of values of partitions, which can send answers about keys back to the partitions."""
 
     def answer(self, work: "Answer[U]") -> "tuple[list[U], Answers]":
         """What `work` makes of each range and its number: a result, places of keys, and columns about these keys.
 
-        Places ascend. What goes back to partitions never comes together in one place: that may be as large as
-        the sums.
+        Places ascend. The answers are never in one place: together they may be as large as the sums.
         """
 
 
@@ -113,7 +112,7 @@ class Answers(Protocol):
 class LocalPartitions(Partitions[T]):
     """Partitions in the memory and the files of a workspace of this process."""
 
-    parts: Sequence[Kept[T]]
+    parts: Sequence[Handle[T]]
     workspace: Workspace
     shards: int = SHARDS  # of sums
 
@@ -128,7 +127,7 @@ class LocalPartitions(Partitions[T]):
     def add_up(self, work: Callable[[T], Sums]) -> "LocalShards":
         shards = max(self.shards, self.count // PARTITIONS_A_SHARD)
 
-        def shards_of(part: Kept[T]) -> KeptRuns[tuple[Keys, Integers]]:
+        def shards_of(part: Handle[T]) -> StoredRuns[tuple[Keys, Integers]]:
             sums = work(part.load())
             ends = shard_ends(sums.keys, shards)
             return self.workspace.keep_runs(split_rows((sums.keys, sums.sums), ends))
@@ -141,13 +140,13 @@ class LocalPartitions(Partitions[T]):
     ) -> "LocalPartitions[U]":
         assert isinstance(answers, LocalAnswers)
 
-        def derived(number: int) -> Kept[U]:
+        def derive_part(number: int) -> Handle[U]:
             pieces = [runs.load(number) for runs in answers.routed]
             columns = tuple(map(np.concatenate, zip(*pieces, strict=True)))
             return self.workspace.keep(work(self.parts[number].load(), columns))
 
-        kept = self.workspace.map(derived, range(self.count))
-        return LocalPartitions(_all_or_none(kept), self.workspace, self.shards)
+        parts = self.workspace.map(derive_part, range(self.count))
+        return LocalPartitions(_all_or_none(parts), self.workspace, self.shards)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
         return self.workspace.map(lambda part: work(part.load()), self.parts)
@@ -157,7 +156,7 @@ class LocalPartitions(Partitions[T]):
         return self.workspace.map(lambda pair: work(pair[0].load(), pair[1]), pairs)
 
     def share(self, value: U) -> Callable[[], U]:
-        return partial(_same, value)
+        return partial(identity, value)
 
     def set_aside(self) -> None:
         self.workspace.set_aside()
@@ -171,7 +170,7 @@ class LocalPartitions(Partitions[T]):
 class LocalShards:
     """The sums of local partitions; each shard is merged when it is read."""
 
-    partitions: Sequence[KeptRuns[tuple[Keys, Integers]]]
+    partitions: Sequence[StoredRuns[tuple[Keys, Integers]]]
     workspace: Workspace
     shards: int
 
@@ -182,7 +181,7 @@ class LocalShards:
         return self.workspace.map(lambda shard: work(self._merge(shard)), range(self.shards))
 
     def answer(self, work: Answer[U]) -> "tuple[list[U], LocalAnswers]":
-        def answer_shard(number: int) -> _Answered[U]:
+        def answer_shard(number: int) -> _ShardResult[U]:
             pieces = self._pieces(number)
             keys, values = map(np.concatenate, zip(*pieces, strict=True))
             shard, codes = group_sums(keys, values)
@@ -192,21 +191,24 @@ class LocalShards:
             answer[places] = np.arange(len(places), dtype=np.int32)
             rows = np.flatnonzero(answer[codes] >= 0)
             ends = np.cumsum([0, *(len(piece) for piece, _ in pieces)])
-            own = answer[codes[rows]]
-            return _Answered(
+            answer_rows = answer[codes[rows]]
+            return _ShardResult(
                 result,
                 self.workspace.keep(columns),
                 self.workspace.keep_runs(
                     split_rows(
-                        tuple(column.take(own, axis=0) for column in columns),
+                        tuple(column.take(answer_rows, axis=0) for column in columns),
                         np.searchsorted(rows, ends).tolist(),
                     )
                 ),
             )
 
-        done = _all_or_none(self.workspace.map(answer_shard, range(self.shards)))
-        answers = LocalAnswers([one.columns for one in done], [one.routed for one in done])
-        return [one.result for one in done], answers
+        outcomes = _all_or_none(self.workspace.map(answer_shard, range(self.shards)))
+        answers = LocalAnswers(
+            [outcome.columns for outcome in outcomes],
+            [outcome.routed for outcome in outcomes],
+        )
+        return [outcome.result for outcome in outcomes], answers
 
     def _merge(self, shard: int) -> Sums:
         return sum_by_key(*map(np.concatenate, zip(*self._pieces(shard), strict=True)))
@@ -222,12 +224,12 @@ class LocalShards:
 
 
 @dataclass(frozen=True, eq=False)
-class _Answered(Generic[U]):
-    """What became of a range of sums."""
+class _ShardResult(Generic[U]):
+    """The result of a range of sums, and the answers about its keys."""
 
     result: U
-    columns: Kept[Columns]
-    routed: KeptRuns[Columns]
+    columns: Handle[Columns]
+    routed: StoredRuns[Columns]
 
     def close(self) -> None:
         self.columns.close()
@@ -238,8 +240,8 @@ class _Answered(Generic[U]):
 class LocalAnswers:
     """Answers in a workspace: the columns of each range, and of each range a run for each partition."""
 
-    columns: Sequence[Kept[Columns]]
-    routed: Sequence[KeptRuns[Columns]]
+    columns: Sequence[Handle[Columns]]
+    routed: Sequence[StoredRuns[Columns]]
 
     def shard(self, number: int) -> Columns:
         return self.columns[number].load()
@@ -247,12 +249,12 @@ class LocalAnswers:
 
 @dataclass(frozen=True, eq=False)
 class SharedAnswers:
-    """Answers in a list, all of which each partition is given."""
+    """Answers in a list; each partition gets all of them."""
 
     columns: Sequence[Columns]
 
     @property
-    def together(self) -> Columns:
+    def all_columns(self) -> Columns:
         """Those of all ranges."""
         return tuple(map(np.concatenate, zip(*self.columns, strict=True)))
 
@@ -276,7 +278,7 @@ def sum_by_key(keys: Keys, values: Integers) -> Sums:
 
 
 def group_sums(keys: Keys, values: Integers) -> tuple[Sums, npt.NDArray[np.int32]]:
-    """The same, and of each row the place of its key."""
+    """The sums of values with equal keys, and of each row the place of its key among them."""
     codes = np.zeros(len(keys), np.int32)
     if not len(keys):
         return Sums(NO_KEYS, values[:0].astype(np.int64)), codes
@@ -287,7 +289,7 @@ def group_sums(keys: Keys, values: Integers) -> tuple[Sums, npt.NDArray[np.int32
 
 
 def shard_ends(keys: Keys, shards: int) -> list[int]:
-    """Where the keys of each shard end, a range of first words; keys are in order. 0 comes first."""
+    """Where each shard begins and ends among ordered keys; a shard is a range of their first words."""
     bounds = np.array([(n << 64) // shards for n in range(1, shards)], np.uint64)
     return [0, *np.searchsorted(np.ascontiguousarray(keys[:, 0]), bounds).tolist(), len(keys)]
 
@@ -310,5 +312,5 @@ def _all_or_none(results: Iterator[C]) -> list[C]:
         return values
 
 
-def _same(value: Any) -> Any:
+def identity(value: Any) -> Any:
     return value

@@ -92,8 +92,8 @@ class Address:
     relation: str  # the same as SQL after FROM; empty: the only table of the database
 
     def __str__(self) -> str:
-        kind = "query" if self.relation.startswith("(") else "table"
-        return f"the PostgreSQL {kind}" + (f" {self.what}" if kind == "table" else "")
+        is_query = self.relation.startswith("(")
+        return "the PostgreSQL query" if is_query else f"the PostgreSQL table {self.what}"
 
 
 def looks_like_address(source: str) -> bool:
@@ -117,7 +117,7 @@ def parse(source: str) -> Address:
         query = what.rstrip("; \t\r\n")
         return Address(url=url, what=query, relation=f"(\n{query}\n)")
     if table := _TABLE.fullmatch(what):
-        parts = [_unquoted(part) for part in table.groups() if part]
+        parts = [_unquote(part) for part in table.groups() if part]
         return Address(url=url, what=what, relation=".".join(map(identifier, parts)))
     if "@" in what and "@" not in url:  # as in user::word@host, whose password is :word
         raise unreadable
@@ -133,8 +133,8 @@ def look(address: Address) -> tuple[Address, tuple[str, ...]]:
         if not address.relation:
             tables = _tables(cursor, address)
             if len(tables) != 1:
-                named = f"{len(tables)} tables" if tables else "no table that can be read"
-                raise InputError(f"the database has {named}; {_choose(tables)}")
+                content = f"{len(tables)} tables" if tables else "no table that can be read"
+                raise InputError(f"the database has {content}; {_choose(tables)}")
             address = replace(parse(f"postgresql://::{tables[0]}"), url=address.url)
         return address, tuple(_schema(cursor, address).names)
 
@@ -161,7 +161,7 @@ def batches(
             yield from reader
 
 
-def _unquoted(name: str) -> str:
+def _unquote(name: str) -> str:
     return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
@@ -199,10 +199,10 @@ def _session(address: Address) -> Iterator[Any]:
 
 def _why(error: Exception, address: Address, after: str) -> str:
     """The first line of the driver's message after a marker, unless it holds a secret."""
-    _, found, text = str(error).partition(after)
+    _, marker, text = str(error).partition(after)
     line = " ".join(text.partition("\n")[0].split()).rstrip(".")
     secrets = _secrets(address.url)
-    return f": {line}" if found and line and not any(s in line for s in secrets) else ""
+    return f": {line}" if marker and line and not any(s in line for s in secrets) else ""
 
 
 def _secrets(url: str) -> set[str]:
@@ -210,8 +210,10 @@ def _secrets(url: str) -> set[str]:
     parts = urlsplit(url)
     _, _, password = parts.netloc.rpartition("@")[0].partition(":")
     parameters = parse_qs(parts.query)
-    given = [value for name in ("password", "sslpassword") for value in parameters.get(name, [])]
-    return {s for s in (password, unquote(password), *given, os.environ.get("PGPASSWORD")) if s}
+    passwords = [
+        value for name in ("password", "sslpassword") for value in parameters.get(name, [])
+    ]
+    return {s for s in (password, unquote(password), *passwords, os.environ.get("PGPASSWORD")) if s}
 
 
 def _schema(cursor: Any, address: Address) -> pa.Schema:
@@ -245,12 +247,12 @@ def _tables(cursor: Any, address: Address) -> list[str]:
         cursor.execute(_TABLES)
         rows = cursor.fetchall()
     return [
-        ".".join(map(_quoted, (table,) if visible else (schema, table)))
+        ".".join(map(_quote_if_needed, (table,) if visible else (schema, table)))
         for schema, table, visible in rows
     ]
 
 
-def _quoted(name: str) -> str:
+def _quote_if_needed(name: str) -> str:
     """The name as it has to be written after `::`."""
     plain = re.fullmatch(_NAME, name) and not name.startswith('"') and not _QUERY.match(name)
     return name if plain else identifier(name)
@@ -258,8 +260,8 @@ def _quoted(name: str) -> str:
 
 def _choose(tables: Sequence[str]) -> str:
     more = f" and {len(tables) - 20} more" if len(tables) > 20 else ""
-    listed = ", ".join(f"::{name}" for name in tables[:20]) + more
-    return f"name one of: {listed}" if tables else "write ::SELECT ... to read a query"
+    names = ", ".join(f"::{name}" for name in tables[:20]) + more
+    return f"name one of: {names}" if tables else "write ::SELECT ... to read a query"
 
 
 def _time(field: pa.Field, address: Address) -> list[str]:

@@ -43,19 +43,19 @@ def _relax_one(expression: re.Pattern[str]) -> str:
 
 
 def _sequence(parts: Any) -> str:
-    return "".join(_part(str(kind), given) for kind, given in parts)
+    return "".join(_part(str(kind), argument) for kind, argument in parts)
 
 
-def _part(kind: str, given: Any) -> str:
+def _part(kind: str, argument: Any) -> str:
     if kind in ONLY_FORBIDS:
         return ""
     if kind in REPEATS:
-        least, most, repeated = given
-        many = f"{{{min(least, MOST_REPEATED)},}}" if most > 1 else "" if least else "?"
-        return f"(?:{_sequence(repeated)}){many}"
-    match kind, given:
+        least, most, repeated = argument
+        repetition = f"{{{min(least, MOST_REPEATED)},}}" if most > 1 else "" if least else "?"
+        return f"(?:{_sequence(repeated)}){repetition}"
+    match kind, argument:
         case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY", _:
-            return _set(kind, given)
+            return _set(kind, argument)
         case "BRANCH", (_, branches):
             return f"(?:{'|'.join(map(_sequence, branches))})"
         case "SUBPATTERN", (_, 0, 0, inside):
@@ -67,34 +67,34 @@ def _part(kind: str, given: Any) -> str:
     raise _UnknownPartError
 
 
-def _set(kind: str, given: Any) -> str:
+def _set(kind: str, argument: Any) -> str:
     """One character: those of ASCII that the part matches."""
-    if kind == "LITERAL" and given < len(ASCII):
-        return f"\\x{given:02x}"
-    members = given if kind == "IN" else [(getattr(constants, kind), given)]
+    if kind == "LITERAL" and argument < len(ASCII):
+        return f"\\x{argument:02x}"
+    members = argument if kind == "IN" else [(getattr(constants, kind), argument)]
     negated = any(str(name) == "NEGATE" for name, _ in members)
-    found = [
+    characters = [
         c
         for c in ASCII
         if any(_is_member(c, str(name), value) for name, value in members if str(name) != "NEGATE")
         != negated
     ]
     # Without characters it matches nothing.
-    return "[" + ("".join(f"\\x{ord(c):02x}" for c in found) or r"^\x00-\x{10FFFF}") + "]"
+    return "[" + ("".join(f"\\x{ord(c):02x}" for c in characters) or r"^\x00-\x{10FFFF}") + "]"
 
 
-def _is_member(c: str, kind: str, given: Any) -> bool:
+def _is_member(c: str, kind: str, argument: Any) -> bool:
     match kind:
         case "LITERAL":
-            return bool(ord(c) == given)
+            return bool(ord(c) == argument)
         case "NOT_LITERAL":
-            return bool(ord(c) != given)
+            return bool(ord(c) != argument)
         case "ANY":
             return True
         case "RANGE":
-            return bool(given[0] <= ord(c) <= given[1])
+            return bool(argument[0] <= ord(c) <= argument[1])
         case "CATEGORY":
-            name = str(given)
+            name = str(argument)
             test = CLASSES.get(name.replace("_NOT_", "_"))
             if test is None:
                 raise _UnknownPartError

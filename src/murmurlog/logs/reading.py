@@ -96,12 +96,12 @@ class Reading:
 
     def allowed(self, table: pa.Table) -> pa.Table:
         """The rows whose queries are neither denied nor screened: public keys may hold such queries."""
-        denied = matcher(self.deny, self.keys)
+        is_denied = matcher(self.deny, self.keys)
         keep = np.ones(table.num_rows, bool)
         for column in ("query", "next_query"):
             if column in table.column_names:
                 for place, query in enumerate(table[column].to_pylist()):
-                    if denied(query) or (self.screen and self.screen.hits(query)):
+                    if is_denied(query) or (self.screen and self.screen.hits(query)):
                         keep[place] = False
         return table.filter(pa.array(keep))
 

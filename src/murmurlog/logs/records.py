@@ -78,12 +78,12 @@ class Records:
         missing = self.counts <= number
         return self.fields.take(pa.array(self.starts + number, mask=missing))
 
-    def at(self, kept: Facts) -> "Records":
+    def at(self, mask: Facts) -> "Records":
         """Some of the records."""
-        if kept.all():
+        if mask.all():
             return self
-        fields = self.fields.filter(pa.array(np.repeat(kept, self.counts)))
-        return Records(fields=fields, counts=self.counts[kept], empty=self.empty[kept])
+        fields = self.fields.filter(pa.array(np.repeat(mask, self.counts)))
+        return Records(fields=fields, counts=self.counts[mask], empty=self.empty[mask])
 
 
 def cut(
@@ -95,19 +95,19 @@ def cut(
     not follow the dialect; `name` is the file's name, for messages.
     """
     for block, ends in _blocks(_text_of(stream, dialect, encoding, name), dialect, name):
-        block = _without_long(block, ends, broken)
-        yield _records(_in_utf8(block, dialect, encoding, broken), dialect)
+        block = _drop_long(block, ends, broken)
+        yield _records(_to_utf8(block, dialect, encoding, broken), dialect)
 
 
-def first(
+def first_fields(
     stream: Iterator[bytes], dialect: Dialect, *, encoding: str, name: str
 ) -> tuple[str, ...] | None:
     """The fields of the first record; None if it is too long, cannot be decoded or is missing."""
     for block, ends in _blocks(_text_of(stream, dialect, encoding, name), dialect, name):
         broken: dict[str, int] = {}
-        record = _without_long(block[: ends[0] + 1], ends[:1], broken)
-        found = _records(_in_utf8(record, dialect, encoding, broken), dialect)
-        return None if broken else tuple(found.fields.to_pylist())
+        record = _drop_long(block[: ends[0] + 1], ends[:1], broken)
+        fields = _records(_to_utf8(record, dialect, encoding, broken), dialect).fields
+        return None if broken else tuple(fields.to_pylist())
     return None
 
 
@@ -261,16 +261,16 @@ def _check_quotes(text: bytes, dialect: Dialect, name: str, line: int) -> None:
     after = data[quotes + 1]
     closes = borders[after] | ((after == CR) & (data[quotes + 2] == LF))
     opens = np.arange(len(quotes)) % 2 == 0
-    fine = np.where(opens, borders[before], closes)
-    if not fine.all():
-        wrong = int(quotes[np.argmin(fine)])
-        raise InputError(_misplaced(name, line + text.count(b"\n", 0, wrong)))
+    valid = np.where(opens, borders[before], closes)
+    if not valid.all():
+        wrong = int(quotes[np.argmin(valid)])
+        raise InputError(_misplaced_quote(name, line + text.count(b"\n", 0, wrong)))
     if len(quotes) % 2:
         opening = quotes[opens & (before != QUOTE)]
-        raise InputError(_never_closed(name, line + text.count(b"\n", 0, int(opening[-1]))))
+        raise InputError(_unclosed_quote(name, line + text.count(b"\n", 0, int(opening[-1]))))
 
 
-def _misplaced(name: str, line: int) -> str:
+def _misplaced_quote(name: str, line: int) -> str:
     return (
         f'{name}, line {line}: a quote (") occurs inside a field that is not quoted, or text follows '
         "a closing quote. Where quotes do not match, one user's rows cannot be distinguished from "
@@ -278,7 +278,7 @@ def _misplaced(name: str, line: int) -> str:
     )
 
 
-def _never_closed(name: str, line: int) -> str:
+def _unclosed_quote(name: str, line: int) -> str:
     return (
         f'{name}, line {line}: the quote (") that opens a field here is never closed, so nothing is '
         f"read. {_REPAIR}"
@@ -291,28 +291,28 @@ _REPAIR = (
 )
 
 
-def _without_long(block: bytes, ends: Places, broken: dict[str, int]) -> bytes:
+def _drop_long(block: bytes, ends: Places, broken: dict[str, int]) -> bytes:
     long = np.diff(ends, prepend=-1) > LONGEST_RECORD
     if not long.any():
         return block
     _count(broken, "line too long", int(long.sum()))
-    each = _each(block, ends)
-    return b"".join(record for record, left_out in zip(each, long, strict=True) if not left_out)
+    records = _split(block, ends)
+    return b"".join(record for record, is_long in zip(records, long, strict=True) if not is_long)
 
 
-def _each(block: bytes, ends: Places) -> Iterator[bytes]:
+def _split(block: bytes, ends: Places) -> Iterator[bytes]:
     """The records of a block one by one, with their ends."""
     for before, end in pairwise([-1, *ends.tolist()]):
         yield block[before + 1 : end + 1]
 
 
-def _in_utf8(block: bytes, dialect: Dialect, encoding: str, broken: dict[str, int]) -> bytes:
+def _to_utf8(block: bytes, dialect: Dialect, encoding: str, broken: dict[str, int]) -> bytes:
     source = "utf-8" if _decodes_first(encoding, dialect) else encoding
     if block.isascii() or (text := _text(block, source)) is not None:
         return block if block.isascii() else text
-    kept = [_text(record, source) for record in _each(block, _ends(block, dialect))]
-    _count(broken, "not UTF-8" if encoding == "utf-8" else "not decodable", kept.count(None))
-    return b"".join(record for record in kept if record is not None)
+    texts = [_text(record, source) for record in _split(block, _ends(block, dialect))]
+    _count(broken, "not UTF-8" if encoding == "utf-8" else "not decodable", texts.count(None))
+    return b"".join(text for text in texts if text is not None)
 
 
 def _text(record: bytes, encoding: str) -> Any:

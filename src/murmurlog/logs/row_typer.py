@@ -13,6 +13,14 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     import duckdb
 
+# Of a connection of DuckDB that types rows.
+SETTINGS = {
+    "arrow_large_buffer_size": "true",  # else a batch may not have 2 GB of text
+    "GLOBAL TimeZone": "UTC",  # else cursors use that of the machine
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_progress_bar": "false",
+}
 INCOMING = "incoming"  # the relation that a batch is
 BYTES_A_BATCH = 32_000_000
 MOST_BYTES_OF_STRINGS = 1 << 30  # with offsets of 32 bits
@@ -30,7 +38,7 @@ class RowTyper:
     """
 
     columns: tuple[str, ...]  # in this order
-    texts: Mapping[str, str]  # of these the ones that are a column of the batch, and which
+    texts: Mapping[str, str]  # the column of the batch, for those that are one unchanged
     statement: str | None  # SQL of the others
 
     @classmethod
@@ -52,12 +60,12 @@ class RowTyper:
 
 
 class Batch(NamedTuple):
-    """Rows as a source has them, and what makes typed rows of them."""
+    """Rows as a source has them, and their typer."""
 
     rows: pa.Table
     typer: RowTyper
 
-    def typed(self, connection: Connection) -> tuple[pa.RecordBatch, dict[str, int]]:
+    def type_rows(self, connection: Connection) -> tuple[pa.RecordBatch, dict[str, int]]:
         """The typed rows, and how many records could not be read, by reason."""
         rows, broken = self.typer(self.rows, connection), dict[str, int]()
         if "fault" in rows.column_names:
@@ -65,24 +73,24 @@ class Batch(NamedTuple):
             for count in pc.value_counts(faults.drop_null()).to_pylist():
                 broken[count["values"]] = count["counts"]
             rows = rows.filter(pc.is_null(faults)).drop_columns(["fault"])
-        columns = [whole(column) for column in rows.columns]
+        columns = [concat_chunks(column) for column in rows.columns]
         return pa.record_batch(columns, names=rows.column_names), broken
 
 
-def together(chunks: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Chunks in batches, which end after so many rows or bytes."""
-    some, count, size = list[pa.RecordBatch](), 0, 0
+def join_chunks(chunks: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Batches of chunks; a batch ends after so many rows or bytes."""
+    batch, count, size = list[pa.RecordBatch](), 0, 0
     for chunk in chunks:
-        some.append(chunk)
+        batch.append(chunk)
         count, size = count + chunk.num_rows, size + chunk.nbytes
         if count >= rows or size >= BYTES_A_BATCH:
-            yield pa.Table.from_batches(some)
-            some, count, size = [], 0, 0
-    if some:
-        yield pa.Table.from_batches(some)
+            yield pa.Table.from_batches(batch)
+            batch, count, size = [], 0, 0
+    if batch:
+        yield pa.Table.from_batches(batch)
 
 
-def whole(column: pa.ChunkedArray) -> pa.Array:
+def concat_chunks(column: pa.ChunkedArray) -> pa.Array:
     """The chunks of a column together.
 
     Arrow's own memory pool would take huge pages, which cost more here than they save.

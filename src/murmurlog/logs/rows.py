@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from murmurlog.logs.cleaning import (
     Cleaning,
     RowFacts,
+    apply_rules,
     changed_queries,
     clean_urls,
-    judge,
     plain_urls,
     put_texts,
     screen_texts,
@@ -34,7 +34,7 @@ from murmurlog.logs.text_keys import (
     group_keys,
     number_keys,
 )
-from murmurlog.logs.workspace import Kept, KeptRuns, Resident, Run, Workspace
+from murmurlog.logs.workspace import Handle, Resident, Run, StoredRuns, Workspace
 from murmurlog.privacy.sampler import Keys
 
 NEVER = np.iinfo(np.int64).max  # the time of a row that has none: after all others
@@ -60,7 +60,7 @@ Mask = npt.NDArray[np.bool_]
 Clean = Callable[[pa.Array], pa.Array]
 
 
-def _as_it_is(rows: Any) -> tuple[pa.RecordBatch, Mapping[str, int]]:
+def _pass_through(rows: Any) -> tuple[pa.RecordBatch, Mapping[str, int]]:
     return rows, {}
 
 
@@ -72,13 +72,13 @@ class Texts(Resident):
 
     def __init__(self, workspace: Workspace, clean: Sequence[Clean]) -> None:
         self._workspace, self._clean = workspace, clean
-        self._batches: list[list[Kept[pa.Array]]] = []
+        self._batches: list[list[Handle[pa.Array]]] = []
 
     def add(self, columns: Sequence[pa.Array]) -> int:
         """Keeps the columns of a batch; the id of the first column's first row."""
-        kept = [self._workspace.keep(texts) for texts in columns]
+        handles = [self._workspace.keep(texts) for texts in columns]
         with self._workspace.lock:
-            self._batches.append(kept)
+            self._batches.append(handles)
             return len(self._batches) - 1 << ROW_BITS
 
     def take(self, ids: Integers) -> pa.Array:
@@ -104,13 +104,13 @@ class Texts(Resident):
     def close(self) -> None:
         """Deletes the texts."""
         for columns in self._batches:
-            for kept in columns:
-                kept.close()
+            for handle in columns:
+                handle.close()
         self._batches.clear()
 
 
 def in_column(ids: Integers, column: int) -> Integers:
-    """The ids of the texts of a column in these rows, whose ids are those of the first column."""
+    """The ids of the texts of a column, from those of the first column in the same rows."""
     return ids + (column << ROW_BITS + BATCH_BITS)
 
 
@@ -138,7 +138,7 @@ class Rows:
     query: Column
     url: Column | None
     rank: Integers | None  # NO_RANK for none; None if the log has no ranks
-    kept: Mapping[str, Column]
+    kept_columns: Mapping[str, Column]
     texts: Texts
     text_keys: TextKeys
 
@@ -159,7 +159,7 @@ class Rows:
             query=self.query.at(rows),
             url=self.url.at(rows) if self.url else None,
             rank=None if self.rank is None else self.rank[rows],
-            kept={name: column.at(rows) for name, column in self.kept.items()},
+            kept_columns={name: column.at(rows) for name, column in self.kept_columns.items()},
         )
 
     def since(self, moment: datetime) -> Mask:
@@ -185,7 +185,7 @@ class CleanBatch:
 
 
 class Lines(tuple[Integers, ...]):
-    """Rows on their way from a batch to a partition, as columns; what a log does not have is without width.
+    """Rows on their way from a batch to a partition, as columns; a column that the log does not have has width 0.
 
     The columns: keys of units; of users, for units of time; times; the id of each row's first text; keys
     of each column of texts; the bytes of all texts; ranks.
@@ -253,7 +253,7 @@ class RowCounts:
     screened: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: "RowCounts") -> None:
-        """Adds those of other rows."""
+        """Adds the counts of other rows."""
         self.rows, self.keyed = self.rows + other.rows, self.keyed + other.keyed
         for reasons, more in ((self.broken, other.broken), (self.screened, other.screened)):
             for reason, number in more.items():
@@ -273,20 +273,20 @@ class RoutedRows:
     """The rows of a source by bucket of units, before they are put in order."""
 
     reader: "RowReader"
-    routed: Sequence[KeptRuns[Lines]]  # of each batch
+    routed: Sequence[StoredRuns[Lines]]  # of each batch
     counts: RowCounts
     workspace: Workspace
 
     def settle(self) -> ReadRows:
         """The rows by partition."""
 
-        def settle(bucket: int) -> list[Kept[Rows]]:
+        def settle(bucket: int) -> list[Handle[Rows]]:
             return [
                 *self.reader.partitions([lines[bucket] for lines in self.routed], self.workspace)
             ]
 
         parts = self.workspace.map(settle, range(1 << self.reader.bits))
-        partitions = LocalPartitions([part for some in parts for part in some], self.workspace)
+        partitions = LocalPartitions([part for bucket in parts for part in bucket], self.workspace)
         return ReadRows(partitions=partitions, counts=self.counts)
 
 
@@ -308,13 +308,13 @@ class RowReader:
         workspace: Workspace,
         advance: Callable[[int], None] = lambda _: None,
         *,
-        typed: Callable[[T], tuple[pa.RecordBatch, Mapping[str, int]]] = _as_it_is,
+        type_rows: Callable[[T], tuple[pa.RecordBatch, Mapping[str, int]]] = _pass_through,
     ) -> "RoutedRows":
-        """The rows by bucket of units, and how many were dropped; `typed` makes typed rows of a batch, if they are not."""
-        routed, total = list[KeptRuns[Lines]](), RowCounts()
+        """The rows by bucket of units, and how many were dropped; `type_rows` makes typed rows of a batch, if they are not."""
+        routed, total = list[StoredRuns[Lines]](), RowCounts()
 
-        def work(batch: T) -> tuple[KeptRuns[Lines], RowCounts]:
-            rows, broken = typed(batch)
+        def work(batch: T) -> tuple[StoredRuns[Lines], RowCounts]:
+            rows, broken = type_rows(batch)
             clean, counts = self.clean(rows)
             counts.add(RowCounts(broken=dict(broken)))
             lines = self.lines(clean, self.texts.add(clean.texts))
@@ -328,11 +328,11 @@ class RowReader:
 
     def partitions(
         self,
-        pieces: Sequence[Run[Lines] | Kept[Lines]],
+        pieces: Sequence[Run[Lines] | Handle[Lines]],
         workspace: Workspace,
         used: int | None = None,
-    ) -> Iterator[Kept[Rows]]:
-        """The partitions that a bucket of units comes to: one, or more if it is too large for one."""
+    ) -> Iterator[Handle[Rows]]:
+        """The partitions of a bucket of units: one, or several if it is too large for one."""
         used = self.bits if used is None else used
         waiting, rows, size = list[Lines](), 0, 0
         for number, piece in enumerate(pieces):
@@ -343,16 +343,16 @@ class RowReader:
                 continue
             waiting = [self.cut(Lines.join(waiting))]
             rows, size = waiting[0].rows, int(waiting[0].size.sum())
-            many = rows > self.most_rows or size > self.most_bytes
-            if used < 64 and many and (waiting[0].unit != waiting[0].unit[0]).any():
+            too_large = rows > self.most_rows or size > self.most_bytes
+            if used < 64 and too_large and (waiting[0].unit != waiting[0].unit[0]).any():
                 # Too many units: each goes to one of several smaller buckets.
                 smaller = [workspace.keep_runs(self.route(waiting.pop(), used, SPLIT_BITS))]
                 for piece in pieces[number + 1 :]:
                     smaller.append(workspace.keep_runs(self.route(piece.load(), used, SPLIT_BITS)))
                     piece.close()
                 for bucket in range(1 << SPLIT_BITS):
-                    own = [lines[bucket] for lines in smaller]
-                    yield from self.partitions(own, workspace, used + SPLIT_BITS)
+                    lines_of_bucket = [lines[bucket] for lines in smaller]
+                    yield from self.partitions(lines_of_bucket, workspace, used + SPLIT_BITS)
                 return
         if waiting:
             yield workspace.keep(self.settle(Lines.join(waiting)))
@@ -363,19 +363,20 @@ class RowReader:
         batch, texts, size, unsound = _sound_rows(batch)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         cleaning, count = self.cleaning, batch.num_rows
-        query, asked, reasons = self._queries(texts["query"])
-        keys, linked, clicked, rank = [query], np.zeros(count, bool), np.zeros(count, bool), None
+        query, has_query, reasons = self._queries(texts["query"])
+        states_url, has_url = np.zeros(count, bool), np.zeros(count, bool)
+        keys, rank = [query], None
         if cleaning.url is not None:
-            url, linked, clicked = self._urls(texts["url"])
+            url, states_url, has_url = self._urls(texts["url"])
             keys.append(url)
         if cleaning.url is not None and cleaning.ranked:
             rank = columns["rank"].cast(pa.int32()).fill_null(NO_RANK)
             rank = rank.to_numpy(zero_copy_only=False)
-        keys += [self._kept(texts[f"k{i}"]) for i in range(len(cleaning.keep))]
+        keys += [self._values(texts[f"k{i}"]) for i in range(len(cleaning.keep))]
         if "user" in texts:
-            user, known = texts["user"].keys(self.text_keys), texts["user"].length > 0
+            user, has_user = texts["user"].keys(self.text_keys), texts["user"].length > 0
         else:
-            user, known = self._numbered_users(columns["user"])
+            user, has_user = self._numbered_users(columns["user"])
         time, bad_time = np.full(count, NEVER, np.int64), np.zeros(count, bool)
         if "time" in columns:
             moment = columns["time"].cast(pa.timestamp("us")).view(pa.int64())
@@ -383,11 +384,11 @@ class RowReader:
             bad_time = columns["bad_time"].to_numpy(zero_copy_only=False)
         facts = RowFacts(
             count=count,
-            there={"user": known, "query": asked, "time": time != NEVER, "url": clicked},
-            stated={"time": bad_time | (time != NEVER), "url": linked},
+            present={"user": has_user, "query": has_query, "time": time != NEVER, "url": has_url},
+            stated={"time": bad_time | (time != NEVER), "url": states_url},
             time=time,
         )
-        stays, counts.broken = judge(facts, cleaning)
+        stays, counts.broken = apply_rules(facts, cleaning)
         counts.broken |= unsound
         for reason, rows in reasons.items():
             hit = stays & rows
@@ -421,11 +422,11 @@ class RowReader:
         return lines.by_bucket(order, ends)
 
     def route(self, lines: Lines, used: int, bits: int) -> list[Lines]:
-        """The lines by the bits of their unit's key after those used."""
+        """The lines by the next bits of their unit's key."""
         return lines.by_bucket(*order_by_bits(lines.unit, used, bits, np.ones(lines.rows, bool)))
 
     def cut(self, lines: Lines) -> Lines:
-        """The lines without those that no further lines can bring back into `settle`.
+        """The lines that `settle` can still use, whatever further lines come.
 
         Of each unit its first rows in the order of time and then of the record, as many as fit into
         `MOST_ROWS_A_UNIT` and `MOST_BYTES_A_UNIT`, and the first that does not fit: so that a cut of what
@@ -443,8 +444,8 @@ class RowReader:
             return self.settle(_first_lines(lines, order, new, large))
         first = order[new]  # of each unit a row
         unit, time = np.cumsum(new, dtype=np.int32) - np.int32(1), lines.time.take(order)
-        if (inside := order_in_time(unit, time)) is not None:
-            order, time = order[inside], time[inside]
+        if (in_time := order_in_time(unit, time)) is not None:
+            order, time = order[in_time], time[in_time]
         columns = [
             _number_column(keys, in_column(lines.text_id, place)).at(order)
             for place, keys in enumerate(lines.keys)
@@ -458,7 +459,7 @@ class RowReader:
             query=query,
             url=columns.pop(0) if self.cleaning.url is not None else None,
             rank=None if lines.rank is None else lines.rank[order],
-            kept=dict(zip(self.cleaning.keep, columns, strict=True)),
+            kept_columns=dict(zip(self.cleaning.keep, columns, strict=True)),
             texts=self.texts,
             text_keys=self.text_keys,
         )
@@ -470,10 +471,10 @@ class RowReader:
 
     def _queries(self, queries: TextColumn) -> tuple[Keys, Mask, Mapping[str, Mask]]:
         """The keys of clean queries, which rows have one, and under each reason to drop some these rows."""
-        keys, there = queries.keys(self.text_keys), ~queries.nulls
+        keys, present = queries.keys(self.text_keys), ~queries.nulls
         # Most queries are clean as they are; the others are looked at once for each distinct text.
         suspects = self.cleaning.suspects(queries.data, queries.start, queries.length)
-        rows = np.flatnonzero(there & suspects)
+        rows = np.flatnonzero(present & suspects)
         codes, first = number_keys(keys.take(rows, axis=0))
         texts = queries.texts.take(pa.array(rows[first]))
         places, clean = changed_queries(texts, self.cleaning)
@@ -482,26 +483,26 @@ class RowReader:
             clean_keys = keys.take(rows[first], axis=0)
             clean_keys[places] = self.text_keys.texts(texts.take(pa.array(places)))
             keys[rows] = clean_keys.take(codes, axis=0)
-            there[rows] = texts.is_valid().to_numpy(zero_copy_only=False)[codes]
+            present[rows] = texts.is_valid().to_numpy(zero_copy_only=False)[codes]
         reasons = {}
         for reason, hit in screen_texts(texts, self.cleaning).items():
             reasons[reason] = np.zeros(len(keys), bool)
             reasons[reason][rows] = hit[codes]
-        return keys, there, reasons
+        return keys, present, reasons
 
     def _urls(self, urls: TextColumn) -> tuple[Keys, Mask, Mask]:
         """The keys of clean urls, and for which rows the source has a url, and one that can be read."""
-        linked = urls.length > 0
-        clicked, keys = np.zeros(len(linked), bool), np.zeros((len(linked), 2), np.uint64)
+        stated = urls.length > 0
+        readable, keys = np.zeros(len(stated), bool), np.zeros((len(stated), 2), np.uint64)
         if self.cleaning.url != "id":
-            rows, host_only = np.flatnonzero(linked), self.cleaning.url == "host"
+            rows, host_only = np.flatnonzero(stated), self.cleaning.url == "host"
             start, length = urls.start[rows], urls.length[rows]
             plain, first, size = plain_urls(urls.data, start, length, host_only=host_only)
-            own = self.text_keys.spans(urls.data, first, size)
-            own[~plain] = 0
-            clicked[rows], keys[rows] = plain, own
+            plain_keys = self.text_keys.spans(urls.data, first, size)
+            plain_keys[~plain] = 0
+            readable[rows], keys[rows] = plain, plain_keys
         # Each distinct one of the others is cleaned once.
-        rows = np.flatnonzero(linked & ~clicked)
+        rows = np.flatnonzero(stated & ~readable)
         if len(rows):
             raw = self.text_keys.spans(urls.data, urls.start[rows], urls.length[rows])
             codes, first = number_keys(raw)
@@ -509,11 +510,11 @@ class RowReader:
             none = pc.is_in(texts, pa.array(self.cleaning.no_url, texts.type))
             clean = pc.if_else(none, None, short_texts(clean_urls(texts, self.cleaning)))
             keys[rows] = self.text_keys.texts(clean).take(codes, axis=0)
-            clicked[rows] = clean.is_valid().to_numpy(zero_copy_only=False)[codes]
-            linked[rows] = ~none.to_numpy(zero_copy_only=False)[codes]
-        return keys, linked, clicked
+            readable[rows] = clean.is_valid().to_numpy(zero_copy_only=False)[codes]
+            stated[rows] = ~none.to_numpy(zero_copy_only=False)[codes]
+        return keys, stated, readable
 
-    def _kept(self, values: TextColumn) -> Keys:
+    def _values(self, values: TextColumn) -> Keys:
         """The keys of the values of a kept column; an empty text is none."""
         keys = values.keys(self.text_keys)
         keys[values.length == 0] = 0
@@ -523,7 +524,7 @@ class RowReader:
 def _sound_rows(
     batch: pa.RecordBatch,
 ) -> tuple[pa.RecordBatch, dict[str, TextColumn], Integers, dict[str, int]]:
-    """The rows whose texts are short enough and UTF-8, these texts, their bytes; how many others there are."""
+    """The rows whose texts are short enough and UTF-8, these texts and their sizes; the number of other rows by reason."""
     texts = {
         name: TextColumn.of(column)
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -548,7 +549,7 @@ def _sound_rows(
 
 
 def not_utf8(texts: pa.Array) -> Mask:
-    """Which texts are not what they should be: a writer of files may not look."""
+    """Which texts are not UTF-8: a writer of files may not have checked."""
     wrong = np.zeros(len(texts), bool)
     try:
         texts.validate(full=True)
@@ -568,7 +569,7 @@ def short_texts(texts: pa.Array) -> pa.Array:
 
 
 def order_by_bits(units: Keys, used: int, bits: int, usable: Mask) -> tuple[Integers, list[int]]:
-    """The usable rows by the bits of their unit's key after those used, and where those of each value end."""
+    """An order of the usable rows by the next bits of their unit's key, and where the rows of each value end."""
     # Two steps, because a shift by 64 bits is not defined.
     value = units[:, 0] << np.uint64(used) >> np.uint64(1) >> np.uint64(63 - bits)
     value[~usable] = 1 << bits  # after all others
@@ -589,19 +590,19 @@ def _large_units(lines: Lines, order: Integers, new: Mask) -> Mask | None:
 
 
 def _first_lines(lines: Lines, order: Integers, new: Mask, large: Mask, *, more: int = 0) -> Lines:
-    """The lines of each large unit up to the first that does not fit, and so many of the following."""
+    """The lines of each large unit up to the first that does not fit, and `more` lines from there on."""
     parts = [order[~large]]
     for unit in np.split(order[large], np.flatnonzero(new[large])[1:]):
         record = lines.at(unit)
         # What the row is: its id only says where its texts are.
         words = [word for keys in record.keys for word in keys.T]
         ranks = [] if record.rank is None else [record.rank]
-        inside = np.lexsort((*ranks, *reversed(words), record.size, record.time))
-        used = np.cumsum(record.size[inside], dtype=np.int64)
-        fits = (np.arange(record.rows) < MOST_ROWS_A_UNIT) & (used <= MOST_BYTES_A_UNIT)
+        in_time = np.lexsort((*ranks, *reversed(words), record.size, record.time))
+        bytes_so_far = np.cumsum(record.size[in_time], dtype=np.int64)
+        fits = (np.arange(record.rows) < MOST_ROWS_A_UNIT) & (bytes_so_far <= MOST_BYTES_A_UNIT)
         # The first that does not fit ends the unit: what follows it is not looked at.
         end = record.rows if fits.all() else int(np.argmin(fits)) + more
-        parts.append(unit[inside[:end]])
+        parts.append(unit[in_time[:end]])
     return lines.at(np.sort(np.concatenate(parts)))
 
 
@@ -636,7 +637,7 @@ def _number_column(keys: Keys, ids: Integers) -> Column:
     if len(rows) == len(keys):
         codes, first = number_keys(keys)
         return Column(codes=codes, keys=keys.take(first, axis=0), ids=ids[first])
-    own, first = number_keys(keys.take(rows, axis=0))
+    codes_of_texts, first = number_keys(keys.take(rows, axis=0))
     codes, first = np.full(len(keys), -1, np.int32), rows[first]
-    codes[rows] = own
+    codes[rows] = codes_of_texts
     return Column(codes=codes, keys=keys.take(first, axis=0), ids=ids[first])

@@ -38,32 +38,32 @@ _IBAN = {
 }  # fmt: skip
 
 
-def _luhn(found: str) -> bool:
-    digits = [int(c) for c in found if c.isdigit()]
+def _luhn(match: str) -> bool:
+    digits = [int(c) for c in match if c.isdigit()]
     doubled = [2 * d - 9 * (d > 4) for d in digits[-2::-2]]
     return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
-def _iban(found: str) -> bool:
-    text = found.replace(" ", "")
+def _iban(match: str) -> bool:
+    text = match.replace(" ", "")
     text = text[: _IBAN.get(text[:2], 0)]
     if len(text) != _IBAN.get(text[:2]) or not text.isalnum() or not text.isascii():
         return False
     return int("".join(str(int(c, 36)) for c in text[4:] + text[:4])) % 97 == 1
 
 
-def _cn_id(found: str) -> bool:
-    total = sum(int(c) * (2 ** (17 - i) % 11) for i, c in enumerate(found[:17]))
-    return "10x98765432"[total % 11] == found[17]
+def _cn_id(match: str) -> bool:
+    total = sum(int(c) * (2 ** (17 - i) % 11) for i, c in enumerate(match[:17]))
+    return "10x98765432"[total % 11] == match[17]
 
 
-def _es_dni(found: str) -> bool:
-    number = found[:-1].translate(str.maketrans("xyz", "012", "-. "))
-    return "trwagmyfpdxbnjzsqvhlcke"[int(number) % 23] == found[-1]
+def _es_dni(match: str) -> bool:
+    number = match[:-1].translate(str.maketrans("xyz", "012", "-. "))
+    return "trwagmyfpdxbnjzsqvhlcke"[int(number) % 23] == match[-1]
 
 
-def _br_cpf(found: str) -> bool:
-    digits = [int(c) for c in found if c.isdigit()]
+def _br_cpf(match: str) -> bool:
+    digits = [int(c) for c in match if c.isdigit()]
     for n in (9, 10):
         total = sum(d * (n + 1 - i) for i, d in enumerate(digits[:n]))
         if total * 10 % 11 % 10 != digits[n]:
@@ -90,11 +90,11 @@ class Pattern:
     needs: str | None  # a query without any of these characters cannot match
 
     @cached_property
-    def _needed(self) -> frozenset[str] | None:
+    def _needed_characters(self) -> frozenset[str] | None:
         return None if self.needs is None else frozenset(self.needs)
 
     def hits(self, text: str) -> bool:
-        if self._needed is not None and self._needed.isdisjoint(text):
+        if self._needed_characters is not None and self._needed_characters.isdisjoint(text):
             return False
         if self.check is None:
             return any(e.search(text) for e in self.expressions)
@@ -118,35 +118,35 @@ class Screen:
         needs = [pattern.needs for pattern in self.patterns]
         if None in needs:
             return None
-        return "".join(sorted({c for some in needs for c in some or ""}))
+        return "".join(sorted({c for characters in needs for c in characters or ""}))
 
     @cached_property
-    def relaxed(self) -> tuple[str, ...] | None:
+    def prefilters(self) -> tuple[str, ...] | None:
         """Expressions for Arrow, one of which matches every ASCII query with a hit; None if there are none.
 
         One for each pattern: all together have more states than RE2 keeps, which makes it ten times slower.
         """
-        relaxed = tuple(relax(pattern.expressions) or "" for pattern in self.patterns)
+        expressions = tuple(relax(pattern.expressions) or "" for pattern in self.patterns)
         try:
-            for expression in relaxed:
+            for expression in expressions:
                 pc.match_substring_regex(pa.array([""], pa.string()), expression)
         except pa.ArrowInvalid:  # it counts further than Arrow can
             return None
-        return relaxed if all(relaxed) else None
+        return expressions if all(expressions) else None
 
     def suspects(self, queries: pa.Array) -> pa.Array:
-        """The places of the normalised queries that may have a hit: what Arrow can tell, for many at once."""
+        """The places of the normalised queries that may have a hit, as far as Arrow can tell."""
         may = pc.is_valid(queries)
         if self.needs is not None:
             may = pc.match_substring_regex(queries, f"[{re.escape(self.needs)}]")
         places = pc.indices_nonzero(may)
-        if not len(places) or self.relaxed is None:
+        if not len(places) or self.prefilters is None:
             return places
-        some = queries.take(places)
+        candidates = queries.take(places)
         # Joiners and digits of other scripts are not ASCII.
-        may = pc.invert(pc.string_is_ascii(some))
-        for expression in self.relaxed:
-            may = pc.or_(may, pc.match_substring_regex(some, expression))
+        may = pc.invert(pc.string_is_ascii(candidates))
+        for expression in self.prefilters:
+            may = pc.or_(may, pc.match_substring_regex(candidates, expression))
         return places.filter(may)
 
     def hits(self, text: str) -> list[str]:
@@ -163,19 +163,21 @@ def load(path: Path | None = None) -> Screen:
 
     A file with `extend = true` adds to that screen; a pattern of the same name replaces the original.
     """
-    own = tomllib.loads((resources.files("murmurlog.logs") / "patterns.toml").read_text("utf-8"))
+    tables: dict[str, Any] = tomllib.loads(
+        (resources.files("murmurlog.logs") / "patterns.toml").read_text("utf-8")
+    )
     where = "patterns.toml"
-    tables: dict[str, Any] = own
     if path is not None:
         where = path.name
         try:
-            given = tomllib.loads(path.read_text("utf-8"))
+            patterns = tomllib.loads(path.read_text("utf-8"))
         except OSError as error:
             raise UsageError(f"cannot read the patterns in {path}: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{where} is not TOML in UTF-8: {str(error)[:200]}") from None
-        tables = own | given if given.pop("extend", False) is True else given
-        for name, table in given.items():
+        extends = patterns.pop("extend", False) is True
+        tables = tables | patterns if extends else patterns
+        for name, table in patterns.items():
             _try_out(_pattern(name, table, where), where)
     if not tables:
         raise UsageError(f"{where} has no pattern: write a section such as [badge] into it")
@@ -211,18 +213,18 @@ def _pattern(name: str, table: Any, where: str) -> Pattern:
 _TRIAL = """
 import json, re, resource, sys, time, warnings
 warnings.simplefilter("ignore")
-asked = json.load(sys.stdin)
-resource.setrlimit(resource.RLIMIT_CPU, (asked["limit"], asked["limit"]))
-for text in asked["patterns"]:
+trial = json.load(sys.stdin)
+resource.setrlimit(resource.RLIMIT_CPU, (trial["limit"], trial["limit"]))
+for text in trial["patterns"]:
     expression = re.compile(text)
     for letter in sorted({*"a1 .-@", *filter(str.isprintable, text[:200])}):
         length = 1
-        while length <= asked["longest"]:
+        while length <= trial["longest"]:
             started = time.process_time()
             for end in ("\\n", "\\x00"):  # a dot stops at the first, $ at the other
                 for _ in expression.finditer(letter * length + end):
                     pass
-            if time.process_time() - started > asked["most"]:
+            if time.process_time() - started > trial["most"]:
                 sys.exit(1)
             length += max(1, length // 8)
 """
@@ -230,7 +232,7 @@ for text in asked["patterns"]:
 
 def _try_out(pattern: Pattern, where: str) -> None:
     """Raises if a query of one repeated letter would stall a release."""
-    asked = {
+    trial = {
         "patterns": [expression.pattern for expression in pattern.expressions],
         "longest": LOOKED_AT,
         "most": MOST_SECONDS,
@@ -238,7 +240,7 @@ def _try_out(pattern: Pattern, where: str) -> None:
     }
     tried = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _TRIAL],
-        input=json.dumps(asked),
+        input=json.dumps(trial),
         text=True,
         stderr=subprocess.DEVNULL,
         check=False,
@@ -267,24 +269,24 @@ def matcher(entries: frozenset[str], keys: str | None = None) -> Callable[[str],
     Joiners are ignored in both: they are invisible. With canonical keys an entry is folded as queries
     are; a prefix loses its scheme and www., and if it is a whole address its key is denied, too.
     """
-    whole, prefixes, clean_key = set(), set(), cleaner(keys)
+    exact, prefixes, clean_key = set(), set(), cleaner(keys)
     for entry in entries:
         entry = entry.rstrip()
         if not entry.endswith("*"):
-            whole.add(without_joiners(clean_key(entry) or ""))
+            exact.add(without_joiners(clean_key(entry) or ""))
         elif clean := normalise(entry[:-1]):
             # A space before the * stays: "new york *" is not the start of "new yorker".
             clean = without_joiners(clean) + " " * entry[:-1].endswith(" ")
             if keys is not None:
                 clean = without_start(clean)
-                whole.add(without_joiners(clean_key(clean) or ""))
+                exact.add(without_joiners(clean_key(clean) or ""))
             prefixes.add(clean)
         else:
             raise UsageError("a denied query is only '*', which would drop every query: remove it")
     lengths = sorted({len(prefix) for prefix in prefixes})
 
-    def denied(query: str) -> bool:
+    def is_denied(query: str) -> bool:
         bare = without_joiners(query)
-        return bare in whole or any(bare[:n] in prefixes for n in lengths)
+        return bare in exact or any(bare[:n] in prefixes for n in lengths)
 
-    return denied
+    return is_denied

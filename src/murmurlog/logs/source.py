@@ -11,15 +11,14 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurlog.errors import EngineError, InputError, UsageError, did_you_mean
-from murmurlog.logs.columns import NONE, REQUIRED, ROLES, check_given, known_as, roles_of, short
+from murmurlog.logs.columns import NONE, REQUIRED, ROLES, check_roles, match_role, roles_of, short
 from murmurlog.logs.duckdb_statements import run_statement
 from murmurlog.logs.encodings import COMMON
 from murmurlog.logs.formats import (
@@ -32,7 +31,7 @@ from murmurlog.logs.formats import (
     first_lines,
     first_record,
     is_aol,
-    plain,
+    plain_shape,
 )
 from murmurlog.logs.formats import guess as guess_shape
 from murmurlog.logs.options import FORMATS as FORMATS_GIVEN
@@ -68,14 +67,14 @@ class Source:
     """What is to be read: files of one format, or a table, and the columns that matter."""
 
     format: str
-    files: tuple[Path, ...]
-    compressions: tuple[str | None, ...]  # of each file
-    encodings: tuple[str, ...]  # of each file
-    table: str | None
-    lines: Shape | None  # how records become columns, where fields are cut at delimiters
-    found: tuple[str, ...]  # every column there is; of .jsonl those that were named
-    columns: Mapping[str, str]  # role -> column
     settled: Mapping[str, str]  # what decided the format and the columns, for the certificate
+    files: tuple[Path, ...] = ()
+    compressions: tuple[str | None, ...] = ()  # of each file
+    encodings: tuple[str, ...] = ()  # of each file
+    table: str | None = None
+    lines: Shape | None = None  # how records become columns, where fields are cut at delimiters
+    column_names: tuple[str, ...] = ()  # of every column; of .jsonl those that --columns names
+    columns: Mapping[str, str] = field(default_factory=dict)  # role -> column
     dialect: Dialect | None = None  # of text
     time_format: str | None = None
     missing: tuple[str, ...] = ()  # what stands for no value, as the owner says
@@ -88,13 +87,13 @@ class Source:
         return self.lines.name if self.lines else self.format
 
     @property
-    def keyed(self) -> bool:
+    def is_json(self) -> bool:
         """Whether rows are JSON objects, which name their values."""
         return self.format in KEYED
 
     @property
     def nothing(self) -> tuple[str, ...]:
-        """Texts that stand for no url and for no rank."""
+        """Texts that mean that there is no url or no rank."""
         return tuple(dict.fromkeys((*MISSING, *self.missing)))
 
     @property
@@ -125,67 +124,65 @@ class _Kind:
         return self.lines.name if self.lines else self.format
 
 
-def find(path: str, options: SourceOptions | None = None, **keywords: Any) -> Source:
+def find(path: str, options: SourceOptions | None = None) -> Source:
     """The source behind a file, folder, glob, or table of a DuckDB file (`file.duckdb::table`).
 
     Or of a PostgreSQL server: `postgresql://user@host/database::table`, or `::SELECT ...`. The
-    options, or the keywords in their place, say what names and headers do not.
+    options say what names and headers do not.
     """
-    options = options or SourceOptions(**keywords)
+    options = options or SourceOptions()
     columns, shape = options.columns, options.shape
     if shape is not None and shape not in SHAPES:
         raise UsageError(f"--shape must be one of {', '.join(SHAPES)}, not {shape!r:.80}")
     if looks_like_address(path):
-        return _on_server(path, options)
+        return _find_on_server(path, options)
     path, _, table = path.partition("::")
     if not path:  # an empty shell variable must not mean the current folder
         raise UsageError("the name of the log is empty: name a file, or . for this folder")
     kinds = _kinds(path, options)
     files, kind = tuple(kinds), next(iter(kinds.values()))
     if len({k.name for k in kinds.values()}) > 1:
-        listed = ", ".join(f"{file.name} ({k.name})" for file, k in list(kinds.items())[:4])
+        examples = ", ".join(f"{file.name} ({k.name})" for file, k in list(kinds.items())[:4])
         raise InputError(
-            f"{path} holds files of different formats: {listed}. Name one format with a glob, "
+            f"{path} holds files of different formats: {examples}. Name one format with a glob, "
             "such as 'logs/*.parquet'."
         )
     if table and kind.format != "duckdb":
         raise UsageError(f"'::{table}' names a table, but {files[0].name} is not a .duckdb file")
+    if kind.format == "duckdb" and len(files) > 1:
+        raise InputError("give one .duckdb file at a time, as file.duckdb::table")
     source = Source(
         format=kind.format,
+        settled={"format": kind.settled},
         files=files,
         compressions=tuple(k.compression for k in kinds.values()),
         encodings=tuple(k.encoding for k in kinds.values()),
-        table=table or None,
+        table=table_of(files[0], table or None) if kind.format == "duckdb" else None,
         lines=kind.lines,
-        found=(),
-        columns={},
-        settled={"format": kind.settled},
         dialect=kind.dialect,
         time_format=options.time_format,
         missing=tuple(options.missing or ()),
     )
-    if kind.format == "duckdb":
-        source = replace(source, table=_table(source))
     headers = {file: _columns_of(source, file, k) for file, k in kinds.items()}
-    found = headers[files[0]]
+    names = headers[files[0]]
     for file, header in headers.items():
-        if header != found and kind.format in ("csv", "tsv"):
+        if header != names and kind.format in ("csv", "tsv"):
             raise InputError(
                 f"{file.name} has other columns than {files[0].name}, or in another order, or no "
                 "line with their names. Read them one by one."
             )
-    every = tuple(dict.fromkeys(name for header in headers.values() for name in header))
+    column_names = tuple(dict.fromkeys(name for header in headers.values() for name in header))
     if kind.format == "parquet":
-        check_case(source, every)
+        check_case(source, column_names)
     if kind.format in ("csv", "tsv") and kind.lines is None:
-        source = replace(source, lines=plain(kind.format, every))
-    return with_roles(source, every, columns or {})
+        source = replace(source, lines=plain_shape(kind.format, column_names))
+    return with_roles(source, column_names, columns or {})
 
 
-def check_case(source: Source, found: tuple[str, ...]) -> None:
+def check_case(source: Source, names: tuple[str, ...]) -> None:
     """Raises if the names of two columns differ only in case: an engine may confuse them."""
-    for name in found:
-        if twins := [other for other in found if other.casefold() == name.casefold()][1:]:
+    for name in names:
+        if twins := [other for other in names if other.casefold() == name.casefold()][1:]:
             raise InputError(
                 f"columns of {source.name} differ only in case: {short((name, *twins))}. An "
                 "engine cannot distinguish them. Rename one."
@@ -201,11 +198,11 @@ def guess(path: str, format: str | None = None) -> dict[str, str]:
         file = files_at(path)[0]
     except (InputError, UsageError):
         return {}
-    named, packed = _format_or_none(file) or (None, compression_of(file))
-    named = format or named
-    if named in KEYED:
-        return _guess_keys(file, packed)
-    return guess_shape(file, packed) if named in (None, "tsv", "csv") else {}
+    name_format, compression = _parse_name(file)
+    format = format or name_format
+    if format in KEYED:
+        return _guess_keys(file, compression)
+    return guess_shape(file, compression) if format in (None, "tsv", "csv") else {}
 
 
 def _guess_keys(file: Path, compression: str | None) -> dict[str, str]:
@@ -217,48 +214,47 @@ def _guess_keys(file: Path, compression: str | None) -> dict[str, str]:
         except (ValueError, RecursionError):
             continue
         keys.update(dict.fromkeys(value) if isinstance(value, dict) else {})
-    roles = {role: known_as(role, tuple(keys)) for role in ROLES}
-    named = [f"{role}={names[0]}" for role, names in roles.items() if names]
-    return {"columns": ",".join(named)} if named else {}
+    roles = {role: match_role(role, tuple(keys)) for role in ROLES}
+    mapping = [f"{role}={names[0]}" for role, names in roles.items() if names]
+    return {"columns": ",".join(mapping)} if mapping else {}
 
 
-def with_roles(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> Source:
-    """The source with its columns and what each is for."""
-    if source.keyed:
-        check_given(given)
-        if missing := [role for role in REQUIRED if role not in given]:
+def with_roles(source: Source, names: tuple[str, ...], mapping: Mapping[str, str]) -> Source:
+    """The source with its columns and their roles."""
+    if source.is_json:
+        check_roles(mapping)
+        if missing := [role for role in REQUIRED if role not in mapping]:
             raise InputError(
                 f"{source.name} has no header, so name the keys of all columns that are used: "
                 f"--columns user=...,query=...,time=...,url=... ({' and '.join(missing)} missing). "
                 "'murmurlog profile' proposes them."
             )
-        columns = {role: given[role] for role in ROLES if given.get(role, NONE) != NONE}
-        found = tuple(dict.fromkeys(columns.values()))
+        columns = {role: mapping[role] for role in ROLES if mapping.get(role, NONE) != NONE}
+        names = tuple(dict.fromkeys(columns.values()))
     else:
-        columns = roles_of(found, given, name=source.name, text=source.format in TEXT)
-    settled_by = "--columns" if given else "shape" if source.shape in SHAPES else "names"
+        columns = roles_of(names, mapping, name=source.name, text=source.format in TEXT)
+    settled_by = "--columns" if mapping else "shape" if source.shape in SHAPES else "names"
     settled = {**source.settled, "columns": settled_by}
-    return replace(source, found=found, columns=columns, settled=settled)
+    return replace(source, column_names=names, columns=columns, settled=settled)
 
 
-def of_files(options: SourceOptions) -> str:
+def text_flags(options: SourceOptions) -> str:
     """Those of the given flags that are for files of text, for a message."""
     names = ("shape", "format", "delimiter", "encoding")
     return " and ".join(f"--{name}" for name in names if getattr(options, name) is not None)
 
 
-def _on_server(path: str, options: SourceOptions) -> Source:
-    if given := of_files(options):
-        raise UsageError(f"{given} is for files: leave it out for a server")
-    address, found = look(parse(path))
+def _find_on_server(path: str, options: SourceOptions) -> Source:
+    if flags := text_flags(options):
+        raise UsageError(f"{flags} is for files: leave it out for a server")
+    address, names = look(parse(path))
     source = Source(
-        format="postgresql", files=(), compressions=(), encodings=(), table=address.what,
-        lines=None, found=found, columns={}, server=address, settled={"format": "server"},
-        time_format=options.time_format, missing=tuple(options.missing or ()),
+        format="postgresql", settled={"format": "server"}, server=address, table=address.what,
+        column_names=names, time_format=options.time_format, missing=tuple(options.missing or ()),
     )  # fmt: skip
-    if len(set(found)) < len(found):
+    if len(set(names)) < len(names):
         raise InputError(f"{source.name} has a repeated column name: rename one with AS")
-    return with_roles(source, found, options.columns or {})
+    return with_roles(source, names, options.columns or {})
 
 
 def _kinds(path: str, options: SourceOptions) -> dict[Path, _Kind]:
@@ -269,7 +265,7 @@ def _kinds(path: str, options: SourceOptions) -> dict[Path, _Kind]:
         if kind := _kind(file, options):
             kinds[file] = kind
         elif not folder:
-            raise InputError(_unknown(file))
+            raise InputError(_unknown_format(file))
     if not kinds:
         raise InputError(
             f"the folder {path} holds no log: files end in {_endings()}, those of text also in .gz, "
@@ -280,19 +276,19 @@ def _kinds(path: str, options: SourceOptions) -> dict[Path, _Kind]:
 
 def files_at(path: str) -> list[Path]:
     """The files of a path, folder or glob; raises InputError if there are none."""
-    here = Path(path)
-    if not here.is_dir():
-        return _files(here, path)
+    location = Path(path)
+    if not location.is_dir():
+        return _files(location, path)
     hidden = (".", "_")  # left out by Spark, too
-    return [f for f in sorted(here.iterdir()) if f.is_file() and not f.name.startswith(hidden)]
+    return [f for f in sorted(location.iterdir()) if f.is_file() and not f.name.startswith(hidden)]
 
 
-def _files(here: Path, path: str) -> list[Path]:
-    if here.is_file():
-        return [here]
+def _files(location: Path, path: str) -> list[Path]:
+    if location.is_file():
+        return [location]
     if any(c in path for c in "*?["):
-        root = Path(here.anchor) if here.is_absolute() else Path()
-        pattern = str(here.relative_to(here.anchor)) if here.is_absolute() else path
+        root = Path(location.anchor) if location.is_absolute() else Path()
+        pattern = str(location.relative_to(location.anchor)) if location.is_absolute() else path
         try:
             files = sorted(f for f in root.glob(pattern) if f.is_file())
         except ValueError as error:
@@ -300,10 +296,10 @@ def _files(here: Path, path: str) -> list[Path]:
         if files:
             return files
         raise InputError(f"no file matches {path!r}: check the folder and the ending")
-    beside: list[str] = []
+    neighbours: list[str] = []
     with suppress(OSError):
-        beside = os.listdir(here.parent)
-    near = did_you_mean(here.name, beside) or " Check the path."
+        neighbours = os.listdir(location.parent)
+    near = did_you_mean(location.name, neighbours) or " Check the path."
     raise InputError(f"there is no file or folder {path!r}.{near}")
 
 
@@ -314,40 +310,35 @@ def _kind(file: Path, options: SourceOptions) -> _Kind | None:
     except UnicodeEncodeError:
         raise InputError(f"the name {file.name!r} is not UTF-8: rename the file") from None
     shape, encoding, delimiter = options.shape, options.encoding, options.delimiter
-    named, packed = _format_or_none(file) or (None, compression_of(file))
+    format, packed = _parse_name(file)
     settled = "--shape" if shape else "--format" if options.format else "name"
-    named = options.format or named
-    if named in ("parquet", "duckdb"):
-        given = of_files(replace(options, format=None))
-        if given or packed:
-            raise UsageError(f"{file.name} is not text: leave {given or '--format'} out")
-        return _Kind(format=named, compression=None, encoding="utf-8", lines=None, settled=settled)
+    format = options.format or format
+    if format in ("parquet", "duckdb"):
+        flags = text_flags(replace(options, format=None))
+        if flags or packed:
+            raise UsageError(f"{file.name} is not text: leave {flags or '--format'} out")
+        return _Kind(format=format, compression=None, encoding="utf-8", lines=None, settled=settled)
     if delimiter is not None:
-        if shape or named in KEYED:
+        if shape or format in KEYED:
             raise UsageError("--delimiter is for .csv, .tsv and other files without a shape")
-        settled = settled if named else "--delimiter"
-        named = named or "csv"
-    if named or shape:
+        settled = settled if format else "--delimiter"
+        format = format or "csv"
+    if format or shape:
         check_compression(file, packed)
     elif not _is_aol(file, packed, encoding):
         return None
     written = encoding or encoding_of(file, packed, shape)
-    unsettled = shape is None and delimiter is None and named in (None, "tsv")
+    unsettled = shape is None and delimiter is None and format in (None, "tsv")
     if unsettled and _is_aol(file, packed, encoding):
         shape, settled = "aol", "header"
-    dialect = DIALECTS["tsv" if shape else named or "tsv"]
+    format = "tsv" if shape else format
+    assert format is not None
+    dialect = DIALECTS[format]
     if delimiter is not None:
         dialect = Dialect(delimiter=delimiter, quoted=True)
-    if shape is None:
-        assert named is not None
-        return _Kind(
-            format=named, compression=packed, encoding=written, lines=None, settled=settled,
-            dialect=dialect,
-        )  # fmt: skip
-    lines = WELL_KNOWN[shape]
     return _Kind(
-        format="tsv", compression=packed, encoding=written, lines=lines, settled=settled,
-        dialect=dialect,
+        format=format, compression=packed, encoding=written, lines=WELL_KNOWN.get(shape or ""),
+        settled=settled, dialect=dialect,
     )  # fmt: skip
 
 
@@ -355,12 +346,12 @@ def _is_aol(file: Path, compression: str | None, encoding: str | None) -> bool:
     """Whether the first line is the header of AOL's log."""
     try:
         written = encoding or encoding_of(file, compression, None)
-        return is_aol(_stripped(first_record(file, compression, TABS, written) or ()))
+        return is_aol(_strip(first_record(file, compression, TABS, written) or ()))
     except InputError:
         return False
 
 
-def _stripped(names: Sequence[str]) -> tuple[str, ...]:
+def _strip(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for name in names)
 
 
@@ -373,25 +364,25 @@ def compression_of(file: Path) -> str | None:
     return COMPRESSIONS.get(file.name.lower().rpartition(".")[2])
 
 
-def _format_or_none(file: Path) -> tuple[str, str | None] | None:
+def _parse_name(file: Path) -> tuple[str | None, str | None]:
+    """The format and the compression that a file's name says; None where it says none."""
     names = file.name.lower().split(".")
     compression = COMPRESSIONS.get(names[-1])
     if compression == "zip" and file.exists():
         names = [*PurePosixPath(member_of(file).lower()).name.split("."), "zip"]
-    kind = FORMATS.get(names[-2] if compression and len(names) > 2 else names[-1])
-    if kind is None or (compression and kind not in TEXT):
-        return None
-    return kind, compression
+    format = FORMATS.get(names[-2] if compression and len(names) > 2 else names[-1])
+    return None if compression and format not in TEXT else format, compression
 
 
 def format_of(file: Path) -> tuple[str, str | None]:
     """(format, compression) by the file's name."""
-    if kind := _format_or_none(file):
-        return kind
-    raise InputError(_unknown(file))
+    format, compression = _parse_name(file)
+    if format is None:
+        raise InputError(_unknown_format(file))
+    return format, compression
 
 
-def _unknown(file: Path) -> str:
+def _unknown_format(file: Path) -> str:
     if file.name.lower().rpartition(".")[2] in SHEETS:
         return (
             f"{file.name} is a spreadsheet, which is not read: open it, choose 'Save as' or 'Export', "
@@ -404,12 +395,6 @@ def _unknown(file: Path) -> str:
         f"has fields and a header. Or give --shape {'|'.join(SHAPES)} if it is one of these logs: "
         "'murmurlog profile' reads its rows and proposes a shape."
     )
-
-
-def _table(source: Source) -> str:
-    if len(source.files) > 1:
-        raise InputError("give one .duckdb file at a time, as file.duckdb::table")
-    return table_of(source.files[0], source.table)
 
 
 def table_of(file: Path, table: str | None) -> str:
@@ -438,11 +423,11 @@ def files_of(path: str) -> dict[Path, tuple[str | None, str | None]]:
 
     In a folder, files whose names say no format are left out if others do.
     """
-    found: dict[Path, tuple[str | None, str | None]] = {
-        file: _format_or_none(file) or (None, compression_of(file)) for file in files_at(path)
+    formats: dict[Path, tuple[str | None, str | None]] = {
+        file: _parse_name(file) for file in files_at(path)
     }
-    named = {file: kind for file, kind in found.items() if kind[0]}
-    return named if named and Path(path).is_dir() else found
+    recognised = {file: kind for file, kind in formats.items() if kind[0]}
+    return recognised if recognised and Path(path).is_dir() else formats
 
 
 def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
@@ -462,7 +447,7 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
         elif source.format == "duckdb":
             columns = run_statement(f"DESCRIBE main.{identifier(source.table or '')}", file=file)
             names = columns["column_name"].to_pylist()
-        elif not source.keyed:
+        elif not source.is_json:
             names = _header(source, file, kind)
     except (pa.ArrowException, EngineError, OSError):
         # Their messages can quote the content of the file.
@@ -482,4 +467,4 @@ def _header(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
             f"the first line of {file.name} is missing, too long or not {kind.encoding.upper()} text: "
             f"give --encoding ({', '.join(COMMON)} ...) if it is written in another one"
         )
-    return _stripped(names)
+    return _strip(names)

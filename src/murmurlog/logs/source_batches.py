@@ -18,7 +18,7 @@ from murmurlog.logs.formats import Shape, day_of, pieces
 from murmurlog.logs.parquet_types import schemas_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
-from murmurlog.logs.row_typer import BYTES_A_BATCH, together
+from murmurlog.logs.row_typer import BYTES_A_BATCH, join_chunks
 from murmurlog.logs.source import Source
 
 ROWS_A_BATCH = 400_000  # that are handed on
@@ -42,7 +42,7 @@ def stored_batches(
     if source.format == "parquet":
         yield from ((batch, "") for batch in _parquet(source, names, rows))
     elif source.server:
-        for batch in together(_of_server(source, source.server, names), rows):
+        for batch in join_chunks(_read_server(source, source.server, names), rows):
             yield batch, ""
     else:
         yield from _records(source, names, broken, read)
@@ -70,10 +70,10 @@ def _parquet(source: Source, names: Sequence[str], rows: int) -> Iterator[pa.Tab
         with pq.ParquetFile(
             file, pre_buffer=False, buffer_size=BYTES_A_READ, coerce_int96_timestamp_unit="us"
         ) as opened:
-            own = [name for name in names if name in opened.schema_arrow.names]
-            for batch in together(_chunks(opened, own), rows):
+            present = [name for name in names if name in opened.schema_arrow.names]
+            for batch in join_chunks(_chunks(opened, present), rows):
                 columns = [
-                    _cast(batch[name], kind) if name in own else pa.nulls(batch.num_rows, kind)
+                    _cast(batch[name], kind) if name in present else pa.nulls(batch.num_rows, kind)
                     for name, kind in zip(schema.names, schema.types, strict=True)
                 ]
                 yield pa.table(columns, schema=schema)
@@ -99,7 +99,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column.cast(kind)
 
 
-def _of_server(source: Source, server: Address, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read_server(source: Source, server: Address, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     texts = {f"c{i}": name for i, name in enumerate(names)}
     with closing(batches(server, texts=texts, time=source.columns.get("time"))) as stream:
         yield from stream
@@ -141,12 +141,12 @@ def _rows(records: Records, shape: Shape | None, broken: dict[str, int]) -> Reco
     if shape is None:
         return records
     few, many = records.counts < shape.least, records.counts > shape.most
-    for reason, some in {"too few columns": few, "too many columns": many}.items():
-        broken[reason] = broken.get(reason, 0) + int(some.sum())
-    kept = ~(few | many)
+    for reason, faulty in {"too few columns": few, "too many columns": many}.items():
+        broken[reason] = broken.get(reason, 0) + int(faulty.sum())
+    mask = ~(few | many)
     if shape.well_known:
-        kept &= ~_headers(records, shape)
-    return records.at(kept)
+        mask &= ~_headers(records, shape)
+    return records.at(mask)
 
 
 def _headers(records: Records, shape: Shape) -> npt.NDArray[np.bool_]:

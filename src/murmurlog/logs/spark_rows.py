@@ -24,7 +24,7 @@ from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.parquet_types import INT96, NOTHING, Kind, types_of
 from murmurlog.logs.row_typer import INCOMING, RowTyper
 from murmurlog.logs.source import Source, check_case, with_roles
-from murmurlog.logs.typed_rows import column_types, needed_columns, typer_of
+from murmurlog.logs.typed_rows import Selection, column_types, typer_of
 
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 LARGEST = "decimal(20,0)"  # unsigned integers of 64 bits
@@ -33,12 +33,11 @@ LARGEST = "decimal(20,0)"  # unsigned integers of 64 bits
 def find_at(uri: str, options: SourceOptions, *, engine: SparkEngine) -> Source:
     """The Parquet files at a URI that only Spark reads: s3a://..., hdfs://..."""
     source = Source(
-        format="parquet", files=(), compressions=(), encodings=(), table=None, lines=None,
-        found=(), columns={}, uri=uri, settled={"format": "name"},
+        format="parquet", settled={"format": "name"}, uri=uri,
         time_format=options.time_format, missing=tuple(options.missing or ()),
     )  # fmt: skip
-    found = tuple(_frame_at(source, engine).columns)
-    return with_roles(source, found, options.columns or {})
+    names = tuple(_open_uri(source, engine).columns)
+    return with_roles(source, names, options.columns or {})
 
 
 @dataclass(frozen=True)
@@ -52,43 +51,40 @@ class SourceRows:
 
 def source_rows(
     source: Source,
+    selection: Selection,
     engine: SparkEngine,
     *,
-    where: Mapping[str, str],
-    keep: Sequence[str],
-    urls: bool,
     read: Callable[[int], None] = lambda _: None,
 ) -> SourceRows:
     """The rows of a source, where Spark's workers read them."""
     if source.format != "parquet":
-        return _through_this_process(source, engine, where=where, keep=keep, urls=urls, read=read)
-    names = needed_columns(source, where, keep, urls=urls)
-    time = source.columns.get("time")
+        return _read_here(source, selection, engine, read)
+    names = selection.columns(source)
     with translate_errors():
         if source.uri:
-            frame = _at_uri(source, engine, [n for n in names if n != time or n in (*where, *keep)])
+            time, texts = source.columns.get("time"), (*selection.where, *selection.keep)
+            frame = _read_uri(source, engine, [n for n in names if n != time or n in texts])
         else:
-            frame = _on_disk(source, engine, names)
+            frame = _read_files(source, engine, names)
         frame = frame.select(*map(_name, names))
-        typer = _typer(source, frame, names, where=where, keep=keep, urls=urls)
-        return SourceRows(frame, typer, {})
+        return SourceRows(frame, _typer_of(source, selection, frame), {})
 
 
-def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
+def _read_files(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
     """The needed columns of files on a shared disk; other columns are not read."""
-    check_case(source, source.found)
-    found = types_of(source.files, names, source.name)
+    check_case(source, source.column_names)
+    types = types_of(source.files, names, source.name)
     common = {
-        name: _common([k[name] for k in found.values() if name in k], name, source.name)
+        name: _common([kinds[name] for kinds in types.values() if name in kinds], name, source.name)
         for name in names
     }
-    alike: dict[tuple[Kind | None, ...], list[Path]] = {}
-    for file, kinds in found.items():
-        alike.setdefault(tuple(kinds.get(name) for name in names), []).append(file)
+    groups: dict[tuple[Kind | None, ...], list[Path]] = {}
+    for file, kinds in types.items():
+        groups.setdefault(tuple(kinds.get(name) for name in names), []).append(file)
     with translate_errors():
         frames = [
-            _alike(engine, files, dict(zip(names, kinds, strict=True)), common)
-            for kinds, files in alike.items()
+            _read_group(engine, files, dict(zip(names, kinds, strict=True)), common)
+            for kinds, files in groups.items()
         ]
         read = sum(count for _, count in frames)
         if read != len(source.files):
@@ -96,12 +92,12 @@ def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
                 f"Spark would read {read} of the {len(source.files)} files of the source: rename "
                 "those that begin with _ or ."
             )
-        return reduce(lambda some, more: some.union(more), (frame for frame, _ in frames))
+        return reduce(lambda frame, other: frame.union(other), (frame for frame, _ in frames))
 
 
 def _common(kinds: Sequence[Kind], name: str, source_name: str) -> str:
     """The type of Spark that holds the values of a column in all files, with the same texts."""
-    known = []
+    types = []
     for kind in kinds:
         if kind.spark is None:
             how = "in microseconds" if "timestamp" in kind.name else "as text"
@@ -110,8 +106,8 @@ def _common(kinds: Sequence[Kind], name: str, source_name: str) -> str:
                 f"Write it {how}, or use --engine duckdb."
             )
         if kind.name != NOTHING:
-            known.append("timestamp_ntz" if kind.name == INT96 else kind.spark)
-    distinct = dict.fromkeys(known)
+            types.append("timestamp_ntz" if kind.name == INT96 else kind.spark)
+    distinct = dict.fromkeys(types)
     if len(distinct) < 2:
         return next(iter(distinct), "string")
     if all(kind in (*WHOLE, LARGEST) for kind in distinct):
@@ -120,7 +116,7 @@ def _common(kinds: Sequence[Kind], name: str, source_name: str) -> str:
     return max(distinct, key=lambda kind: [int(digits) for digits in re.findall(r"\d+", kind)])
 
 
-def _alike(
+def _read_group(
     engine: SparkEngine,
     files: Sequence[Path],
     kinds: Mapping[str, Kind | None],
@@ -129,20 +125,20 @@ def _alike(
     """The columns of files that have the same ones, cast to common types; and how many it reads."""
     from pyspark.sql.types import StructType
 
-    there = {name: kind for name, kind in kinds.items() if kind and kind.name != NOTHING}
-    schema = ", ".join(f"{_name(name)} {kind.spark}" for name, kind in there.items())
+    present = {name: kind for name, kind in kinds.items() if kind and kind.name != NOTHING}
+    schema = ", ".join(f"{_name(name)} {kind.spark}" for name, kind in present.items())
     reader = engine.session.read.options(**LITERALLY).schema(schema or StructType([]))
     frame = reader.parquet(*map(literal, files))
     cast = [
-        f"CAST({_name(name) if name in there else 'NULL'} AS {kind}) AS {_name(name)}"
+        f"CAST({_name(name) if name in present else 'NULL'} AS {kind}) AS {_name(name)}"
         for name, kind in common.items()
     ]
     return frame.selectExpr(*cast), len(frame.inputFiles())
 
 
-def _at_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
-    """The files at a URI, with the columns that are to be text; see `_frame_at`."""
-    frame = _frame_at(source, engine)
+def _read_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
+    """The files at a URI, with the columns that are to be text; see `_open_uri`."""
+    frame = _open_uri(source, engine)
     for name in as_text:
         # Spark has one type for INT96, which has no zone, and for times with one.
         if re.search(r"\btimestamp\b", frame.schema[name].dataType.simpleString()):
@@ -153,7 +149,7 @@ def _at_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
     return frame
 
 
-def _frame_at(source: Source, engine: SparkEngine) -> Any:
+def _open_uri(source: Source, engine: SparkEngine) -> Any:
     """The files at a URI as Spark finds them, patterns and folders like `day=1` included."""
     try:
         with translate_errors():
@@ -171,22 +167,24 @@ def _name(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 
-def _typer(source: Source, frame: Any, names: Sequence[str], **asked: Any) -> RowTyper:
+def _typer_of(source: Source, selection: Selection, frame: Any) -> RowTyper:
     """What makes typed rows of a batch on the workers."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     with duckdb.connect() as connection:
         connection.register(INCOMING, to_arrow_schema(frame.schema).empty_table())
-        types = column_types(connection, INCOMING, names)
-    return typer_of(source, types, **asked)
+        types = column_types(connection, INCOMING, selection.columns(source))
+    return typer_of(source, selection, types)
 
 
-def _through_this_process(source: Source, engine: SparkEngine, **asked: Any) -> SourceRows:
+def _read_here(
+    source: Source, selection: Selection, engine: SparkEngine, read: Callable[[int], None]
+) -> SourceRows:
     """The rows that DuckDB reads here, moved to where the workers reach them."""
     file, broken = engine.private / "source.parquet", dict[str, int]()
     with connect(folder=engine.private) as duck, ExitStack() as stack:
         out = None
-        for batch in duck.batches(source, broken=broken, **asked):
+        for batch in duck.batches(source, selection, broken=broken, read=read):
             out = out or stack.enter_context(pq.ParquetWriter(file, batch.schema))
             out.write_batch(batch)
     if out is None:

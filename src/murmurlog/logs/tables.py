@@ -69,7 +69,7 @@ def write_parquet(
         return _sink(table if rows else table.limit(0), file)
     name, losses = type(table).__name__, Losses()
     schema, batches = _stream(table, losses)
-    plain = pa.schema([(name, _decoded(kind)) for name, kind in _types(schema)])
+    plain = pa.schema([(name, _without_dictionary(kind)) for name, kind in _types(schema)])
     with closing(batches):
         _write(batches if rows else iter(()), plain, file, name, losses)
     losses.tell(name, say)
@@ -82,7 +82,7 @@ def _sink(frame: Any, file: Path) -> None:
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise
-        raise _stopped(type(frame).__name__, error) from error
+        raise _read_error(type(frame).__name__, error) from error
 
 
 def _stream(table: Any, losses: Losses) -> tuple[pa.Schema, Batches]:
@@ -90,7 +90,7 @@ def _stream(table: Any, losses: Losses) -> tuple[pa.Schema, Batches]:
     name = type(table).__name__
     try:
         if any(c.__module__.partition(".")[0] == "pandas" for c in type(table).__mro__):
-            return _of_pandas(table, losses)
+            return _read_pandas(table, losses)
         _check_objects(table)
         if isinstance(table, pa.RecordBatchReader):
             reader = table
@@ -108,7 +108,7 @@ def _stream(table: Any, losses: Losses) -> tuple[pa.Schema, Batches]:
             f"a {name} has no named columns: give a table with a column of users and one of queries"
         ) from error
     except Exception as error:
-        raise _stopped(name, error) from error
+        raise _read_error(name, error) from error
 
 
 def _check_objects(frame: Any) -> None:
@@ -123,7 +123,7 @@ def _check_objects(frame: Any) -> None:
 
 
 def _next(reader: Any, name: str) -> Batches:
-    """The batches; an error of what makes them becomes ours, without its words, which may quote rows."""
+    """The batches of a reader; its errors become InputError, without their messages, which may quote rows."""
     while True:
         try:
             with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
@@ -131,11 +131,11 @@ def _next(reader: Any, name: str) -> Batches:
         except StopIteration:
             return
         except Exception as error:
-            raise _stopped(name, error) from error
+            raise _read_error(name, error) from error
         yield batch
 
 
-def _stopped(name: str, error: Exception) -> InputError:
+def _read_error(name: str, error: Exception) -> InputError:
     return InputError(
         f"the {name} could not be read to its end: it raised {type(error).__name__} (see the cause "
         "above). Nothing was booked or written."
@@ -148,16 +148,16 @@ def _write(
     for column in schema:
         _check_type(column, name)
     with pq.ParquetWriter(file, schema, store_schema=False) as writer:
-        held: list[pa.RecordBatch] = []
+        group: list[pa.RecordBatch] = []
         start = 0
         for batch in batches:
-            held.append(_readable(batch, schema, losses, start))
+            group.append(_readable(batch, schema, losses, start))
             start += batch.num_rows
-            rows, size = sum(b.num_rows for b in held), sum(b.nbytes for b in held)
+            rows, size = sum(b.num_rows for b in group), sum(b.nbytes for b in group)
             if rows >= ROWS_A_BATCH or size >= BYTES_A_GROUP:
-                writer.write_table(pa.Table.from_batches(held), row_group_size=ROWS_A_BATCH)
-                held.clear()
-        writer.write_table(pa.Table.from_batches(held, schema))
+                writer.write_table(pa.Table.from_batches(group), row_group_size=ROWS_A_BATCH)
+                group.clear()
+        writer.write_table(pa.Table.from_batches(group, schema))
 
 
 def _readable(
@@ -221,14 +221,14 @@ def _types(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
     return list(zip(schema.names, schema.types, strict=True))
 
 
-def _decoded(kind: pa.DataType) -> pa.DataType:
+def _without_dictionary(kind: pa.DataType) -> pa.DataType:
     """The type without a dictionary."""
     if not pa.types.is_dictionary(kind):
         return kind
     return TEXT if pa.types.is_string_view(kind.value_type) else kind.value_type
 
 
-def _of_pandas(frame: Any, losses: Losses) -> tuple[pa.Schema, Batches]:
+def _read_pandas(frame: Any, losses: Losses) -> tuple[pa.Schema, Batches]:
     """A frame of pandas; its index is not read."""
     if frame.ndim != 2:
         raise pa.ArrowInvalid("one column")

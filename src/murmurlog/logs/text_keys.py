@@ -24,7 +24,7 @@ from murmurlog.logs.workspace import Resident
 from murmurlog.privacy.sampler import MOST_LISTED, Entropy, Keys, SystemEntropy, mix
 
 LANES = 4
-TEXTS_AT_ONCE = 16_000  # what is known of them stays in the CPU's cache
+TEXTS_AT_ONCE = 16_000  # all that is computed about them fits into the CPU's cache
 MOST_IN_BLOCKS = 256  # bytes of such a text
 LEAST_BITS = 12  # of keys, by which a list is cut for look-ups
 MOST_PARTS = 8  # of a combination, where numbers are drawn ahead
@@ -50,7 +50,7 @@ class TextKeys(Resident):
             _Numbers(entropy.stream(name)) for name in ("texts", "items", "lists")
         )
         self._number = np.frombuffer(entropy.stream("numbers").bytes(8), np.uint64)[0]
-        self._listed = 0  # values of the tables that `columns` keyed
+        self._table_values = 0  # of the tables that `columns` keyed
 
     def draw_ahead(self, *, longest: int, members: int) -> None:
         """Draws the numbers for texts of so many bytes and lists of so many members.
@@ -66,10 +66,10 @@ class TextKeys(Resident):
         return TextColumn.of(texts).keys(self)
 
     def spans(self, data: Bytes, start: Integers, length: Integers) -> Keys:
-        """The keys of the texts that start at places of these bytes and have a length."""
+        """The keys of texts, given by where they start in the bytes and how long they are."""
         keys = np.empty((len(start), 2), np.uint64)
-        for some in blocks(len(start)):
-            keys[some] = self._hash(data, start[some], np.minimum(length[some], MOST_IN_BLOCKS))
+        for block in blocks(len(start)):
+            keys[block] = self._hash(data, start[block], np.minimum(length[block], MOST_IN_BLOCKS))
         # A block takes as many steps as its longest text has words: long texts are a block of their own.
         if len(long := np.flatnonzero(length > MOST_IN_BLOCKS)):
             keys[long] = self._hash(data, start[long], length[long])
@@ -89,11 +89,11 @@ class TextKeys(Resident):
         sums = np.empty((LANES, len(parts[0])), np.uint64)
         sums[:] = numbers[0][:, None]
         for place, part in enumerate(parts):
-            own = numbers[1 + 5 * place :]
-            sums += own[0][:, None]  # a part that is missing would not have this word
+            part_numbers = numbers[1 + 5 * place :]
+            sums += part_numbers[0][:, None]  # a part that is missing would not have this word
             for word, values in enumerate(_halves(part), start=1):
                 for lane in range(LANES):
-                    sums[lane] += own[word, lane] * values
+                    sums[lane] += part_numbers[word, lane] * values
         return _pack(sums)
 
     def lists(self, members: Keys, length: Integers) -> Keys:
@@ -119,8 +119,8 @@ class TextKeys(Resident):
         The table is public or published: how many values such tables have in all is checked here.
         """
         whole = [_whole(column) for column in columns]
-        self._listed += sum(len(column) + _members(column) for column in whole)
-        if self._listed > MOST_LISTED:
+        self._table_values += sum(len(column) + _members(column) for column in whole)
+        if self._table_values > MOST_LISTED:
             raise UsageError(
                 f"public lists and published tables have more than {MOST_LISTED:,} values in all, for which "
                 "the keys of texts are proved: give shorter lists"
@@ -171,7 +171,7 @@ def _members(column: pa.Array) -> int:
 
 
 def bytes_of_numbers(longest: int) -> int:
-    """What the numbers for texts of up to so many bytes take."""
+    """The size of the numbers for texts of up to so many bytes."""
     return 8 * LANES * _numbers_of(longest)
 
 
@@ -180,7 +180,7 @@ def _numbers_of(longest: int) -> int:
 
 
 class _Numbers:
-    """The random numbers of all lanes, drawn as far as a text needs them; those that are there stay."""
+    """The random numbers of all lanes, drawn when a text first needs them."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy: Entropy | None = entropy
@@ -245,7 +245,7 @@ def pad(data: Bytes, start: Integers, length: Integers) -> tuple[Bytes, Integers
 
 
 def blocks(texts: int) -> Iterator[slice]:
-    """So many texts in runs that stay in the CPU's cache with all that is known of them."""
+    """Slices of so many texts, small enough for the CPU's cache to hold all that is computed about one."""
     for first in range(0, texts, TEXTS_AT_ONCE):
         yield slice(first, min(first + TEXTS_AT_ONCE, texts))
 
@@ -295,8 +295,8 @@ def group_keys(keys: Keys) -> tuple[Integers, Mask]:
     if len(differ):
         run = np.cumsum(np.append(True, words[1:] != words[:-1]))
         rows = np.flatnonzero(np.isin(run, run[differ]))
-        own = order[rows]
-        order[rows] = own[np.lexsort((keys[own, 1], keys[own, 0]))]
+        run_rows = order[rows]
+        order[rows] = run_rows[np.lexsort((keys[run_rows, 1], keys[run_rows, 0]))]
         new = _starts_of_runs(keys.take(order, axis=0))
     return order, new
 
@@ -363,8 +363,8 @@ class KeyList:
         rows = np.flatnonzero(at < end)
         at, end = at[rows], end[rows]
         while len(rows):
-            here, own = self.keys.take(at, axis=0), keys.take(rows, axis=0)
-            same = (here[:, 0] == own[:, 0]) & (here[:, 1] == own[:, 1])
+            candidates, wanted = self.keys.take(at, axis=0), keys.take(rows, axis=0)
+            same = (candidates[:, 0] == wanted[:, 0]) & (candidates[:, 1] == wanted[:, 1])
             places[rows[same]] = at[same]
             at += np.int32(1)
             rest = ~same & (at < end)
@@ -372,9 +372,9 @@ class KeyList:
         return places
 
 
-def places_of(keys: Keys, listed: Keys) -> Integers:
+def places_of(keys: Keys, sorted_keys: Keys) -> Integers:
     """The place of each key in a list of distinct, ascending keys; -1 where it is not listed."""
-    return KeyList(listed).places(keys)
+    return KeyList(sorted_keys).places(keys)
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

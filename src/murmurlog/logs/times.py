@@ -50,36 +50,38 @@ COMMON_FORMATS = (
 
 def check_time_format(text: str) -> str:
     """The format without white space around it; raises UsageError if times cannot be read by it."""
-    given = text.strip()
-    letters: list[str] = re.findall(r"%(.?)", given, re.DOTALL)
-    known = [*DIGITS, *WORDS, "%"]
-    if unknown := [f"%{letter}" for letter in letters if letter not in known]:
+    time_format = text.strip()
+    letters: list[str] = re.findall(r"%(.?)", time_format, re.DOTALL)
+    allowed = [*DIGITS, *WORDS, "%"]
+    if unknown := [f"%{letter}" for letter in letters if letter not in allowed]:
         raise UsageError(
-            f"--time-format {given!r:.80} has {', '.join(unknown)}, which is not read: use {DIRECTIVES}. "
+            f"--time-format {time_format!r:.80} has {', '.join(unknown)}, which is not read: use {DIRECTIVES}. "
             "Unix times and ISO 8601 need no --time-format."
         )
-    there = [letter for letter in letters if letter != "%"]
-    for one in ("d", "M", "S", "f", "p", "z"):
-        _check_once(given, there, (one,))
-    for some in _ALIKE:
-        _check_once(given, there, some)
-    held = set(there)
-    if not (held & {"Y", "y"} and held & {"m", "b", "B"} and "d" in held):
+    directives = [letter for letter in letters if letter != "%"]
+    for letter in ("d", "M", "S", "f", "p", "z"):
+        _check_once(time_format, directives, (letter,))
+    for letters_alike in _ALIKE:
+        _check_once(time_format, directives, letters_alike)
+    used = set(directives)
+    if not (used & {"Y", "y"} and used & {"m", "b", "B"} and "d" in used):
         raise UsageError(
-            f"--time-format {given!r:.80} has no date: it needs a year (%Y or %y), a month (%m, %b or "
+            f"--time-format {time_format!r:.80} has no date: it needs a year (%Y or %y), a month (%m, %b or "
             "%B) and a day (%d), such as '%d.%m.%Y %H:%M'"
         )
-    if ("I" in held) != ("p" in held):
-        raise UsageError(f"--time-format {given!r:.80}: %I (1 to 12) and %p (AM or PM) go together")
-    if any(not c.isprintable() and c != "\t" for c in given):
+    if ("I" in used) != ("p" in used):
+        raise UsageError(
+            f"--time-format {time_format!r:.80}: %I (1 to 12) and %p (AM or PM) go together"
+        )
+    if any(not c.isprintable() and c != "\t" for c in time_format):
         raise UsageError("--time-format has a control character in it")
-    return given
+    return time_format
 
 
-def _check_once(given: str, letters: list[str], alike: tuple[str, ...]) -> None:
+def _check_once(time_format: str, letters: list[str], alike: tuple[str, ...]) -> None:
     if sum(letter in alike for letter in letters) > 1:
-        listed = " or ".join(f"%{letter}" for letter in alike)
-        raise UsageError(f"--time-format {given!r:.80} has {listed} more than once")
+        names = " or ".join(f"%{letter}" for letter in alike)
+        raise UsageError(f"--time-format {time_format!r:.80} has {names} more than once")
 
 
 def pattern(time_format: str) -> str:
@@ -88,19 +90,21 @@ def pattern(time_format: str) -> str:
     Numbers that stand beside each other have all their digits, so that a string is read in one way.
     """
     parts = re.findall(r"%.|[^%]", time_format, re.DOTALL)
-    made = []
+    expressions = []
     for at, part in enumerate(parts):
         letter = part[1] if len(part) == 2 else ""
         if letter in DIGITS:
             before = at > 0 and _is_number(parts[at - 1])
             after = at + 1 < len(parts) and _is_number(parts[at + 1])
             most = DIGITS[letter]
-            made.append(f"[0-9]{{{most if before or after or letter in 'Yy' else 1},{most}}}")
+            expressions.append(
+                f"[0-9]{{{most if before or after or letter in 'Yy' else 1},{most}}}"
+            )
         elif letter in WORDS:
-            made.append(WORDS[letter])
+            expressions.append(WORDS[letter])
         else:
-            made.append(re.escape("%" if letter == "%" else part))
-    return "^" + "".join(made) + "$"
+            expressions.append(re.escape("%" if letter == "%" else part))
+    return "^" + "".join(expressions) + "$"
 
 
 def _is_number(part: str) -> bool:

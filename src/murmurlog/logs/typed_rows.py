@@ -9,18 +9,16 @@ import re
 import string
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from murmurlog.errors import InputError
 from murmurlog.logs.formats import field_sql, time_sql
-from murmurlog.logs.row_typer import INCOMING, Batch, Connection, RowTyper, together
+from murmurlog.logs.row_typer import INCOMING, Batch, Connection, RowTyper, join_chunks
 from murmurlog.logs.source import Source
 from murmurlog.logs.source_batches import ROWS_A_BATCH, ROWS_A_CHUNK, stored_batches
-from murmurlog.logs.sql import identifier, quoted
+from murmurlog.logs.sql import identifier, quote
 from murmurlog.logs.times import pattern
 
 WHOLE_NUMBERS = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT")
@@ -40,25 +38,45 @@ LEAST_UNIX, MOST_UNIX = "-62135596800", "1e19"
 Types = Mapping[str, str]  # of columns, in DuckDB's words
 
 
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which rows and columns of a source are read."""
+
+    where: Mapping[str, str] = field(default_factory=dict)  # only rows with these texts, by column
+    keep: Sequence[str] = ()  # further columns, as text
+    urls: bool  # whether urls and ranks are read
+
+    def columns(self, source: Source) -> list[str]:
+        """The columns of the source that are read; number i is called c{i} from then on."""
+        roles = source.columns.items()
+        names = (name for role, name in roles if self.urls or role not in ("url", "rank"))
+        return list(dict.fromkeys([*names, *self.where, *self.keep]))
+
+
 def read_batches(
-    source: Source, *, connection: Connection, broken: dict[str, int], **asked: Any
+    source: Source,
+    selection: Selection,
+    *,
+    connection: Connection,
+    broken: dict[str, int],
+    read: Callable[[int], None] = lambda _: None,
+    rows: int = ROWS_A_BATCH,
 ) -> Generator[pa.RecordBatch, None, None]:
     """The typed rows of a source, one batch after the other; see `batches_of`."""
-    with closing(batches_of(source, connection, broken=broken, **asked)) as batches:
+    batches = batches_of(source, selection, connection, broken=broken, read=read, rows=rows)
+    with closing(batches):
         for batch in batches:
-            rows, faults = batch.typed(connection)
+            typed_rows, faults = batch.type_rows(connection)
             for reason, number in faults.items():
                 broken[reason] = broken.get(reason, 0) + number
-            yield rows
+            yield typed_rows
 
 
 def batches_of(
     source: Source,
+    selection: Selection,
     connection: Connection,
     *,
-    where: Mapping[str, str],
-    keep: Sequence[str],
-    urls: bool,
     broken: dict[str, int],
     read: Callable[[int], None] = lambda _: None,
     rows: int = ROWS_A_BATCH,
@@ -67,17 +85,19 @@ def batches_of(
 
     `read` is called with the numbers of bytes that were read of files of text.
     """
-    names = needed_columns(source, where, keep, urls=urls)
-    typer = partial(typer_of, source, where=where, keep=keep, urls=urls)
+    names = selection.columns(source)
     if source.format == "duckdb":
-        file = quoted(str(source.files[0].resolve()))
+        file = quote(str(source.files[0].resolve()))
         connection.execute(f"ATTACH {file} AS source (READ_ONLY)")
         relation = f"source.main.{identifier(source.table or '')}"
-        whole = typer(column_types(connection, relation, names), relation=relation)
-        chunks = connection.execute(whole.statement or "").to_arrow_reader(ROWS_A_CHUNK)
-        typed = replace(whole, texts={name: name for name in chunks.schema.names}, statement=None)
-        for batch in together(chunks, rows):
-            yield Batch(batch, typed)
+        types = column_types(connection, relation, names)
+        typer = typer_of(source, selection, types, relation=relation)
+        chunks = connection.execute(typer.statement or "").to_arrow_reader(ROWS_A_CHUNK)
+        of_chunks = replace(
+            typer, texts={name: name for name in chunks.schema.names}, statement=None
+        )
+        for batch in join_chunks(chunks, rows):
+            yield Batch(batch, of_chunks)
         return
     typers = dict[str, RowTyper]()
     stored = stored_batches(source, names, broken=broken, read=read, rows=rows)
@@ -87,12 +107,12 @@ def batches_of(
                 connection.register(INCOMING, batch.schema.empty_table())
                 types = _types_in_batches(source, connection, names)
                 connection.unregister(INCOMING)
-                typers[day] = typer(types, day=day)
+                typers[day] = typer_of(source, selection, types, day=day)
             yield Batch(batch, typers[day])
 
 
 def _types_in_batches(source: Source, connection: Connection, names: Sequence[str]) -> Types:
-    """The types of the columns of batches; what is not there is text."""
+    """The types of the columns of batches; a column that is missing here is text."""
     if source.format == "parquet":
         return column_types(connection, INCOMING, names)
     if source.server and "time" in source.columns:
@@ -102,11 +122,9 @@ def _types_in_batches(source: Source, connection: Connection, names: Sequence[st
 
 def typer_of(
     source: Source,
+    selection: Selection,
     types: Types,
     *,
-    where: Mapping[str, str],
-    keep: Sequence[str],
-    urls: bool,
     relation: str = INCOMING,
     day: str = "",
 ) -> RowTyper:
@@ -114,29 +132,33 @@ def typer_of(
 
     For another relation than a batch its statement makes all columns. `day` is that of times without a date.
     """
-    names = needed_columns(source, where, keep, urls=urls)
-    own = {name: f"c{i}" for i, name in enumerate(names)}
-    columns = {role: _role(source, role, own, types) for role in _roles(source, urls=urls)}
-    columns |= {f"k{i}": own[name] for i, name in enumerate(keep)}
+    names = selection.columns(source)
+    aliases = {name: f"c{i}" for i, name in enumerate(names)}
+    roles = _roles(source, urls=selection.urls)
+    columns = {role: _role(source, role, aliases, types) for role in roles}
+    columns |= {f"k{i}": aliases[name] for i, name in enumerate(selection.keep)}
     texts = _texts(source, names, types) if relation == INCOMING else {}
-    taken = {name: texts[value] for name, value in columns.items() if value in texts}
-    others = {name: value for name, value in columns.items() if name not in taken}
-    fine = [f"coalesce({own[name]}, '') = {quoted(text)}" for name, text in where.items()]
-    if source.server or source.keyed:
+    unchanged = {name: texts[value] for name, value in columns.items() if value in texts}
+    others = {name: value for name, value in columns.items() if name not in unchanged}
+    conditions = [
+        f"coalesce({aliases[name]}, '') = {quote(text)}" for name, text in selection.where.items()
+    ]
+    if source.server or source.is_json:
         others["fault"] = "fault"
-        fine = [f"(fault IS NOT NULL OR ({' AND '.join(fine)}))"] if fine else []
-    if fine:
-        others["passes"] = " AND ".join(fine)
-    own_columns = ", ".join(_own_columns(source, names, types))
-    rows = f"SELECT {own_columns} FROM {_relation(source, relation, names)} AS src"
+        if conditions:
+            conditions = [f"(fault IS NOT NULL OR ({' AND '.join(conditions)}))"]
+    if conditions:
+        others["passes"] = " AND ".join(conditions)
+    aliased = ", ".join(_aliased_columns(source, names, types))
+    rows = f"SELECT {aliased} FROM {_relation(source, relation, names)} AS src"
     timed = "time" in source.columns
     if timed:
         kind = _kind_of_time(source, types)
-        stated = own[source.columns["time"]] if kind == "text" else "moment"
+        stated = aliases[source.columns["time"]] if kind == "text" else "moment"
         if re.fullmatch(TEXTS, types.get(source.columns["time"], "VARCHAR"), re.DOTALL):
             stated = _stated_text(source, stated, day)
         rows = f"SELECT {_as({**others, 'stated': stated})} FROM ({rows})"
-        parsed = _parsed(source, kind)
+        parsed = _parse_time(source, kind)
         rows = f"SELECT *, {_as(parsed)} FROM ({rows})"
         rows = f"SELECT * EXCLUDE ({', '.join(parsed)}), {_time(parsed)} AS time FROM ({rows})"
         rows = f"SELECT * EXCLUDE stated, stated IS NOT NULL AND time IS NULL AS bad_time FROM ({rows})"
@@ -145,13 +167,13 @@ def typer_of(
     faults = ("fault",) if "fault" in others else ()
     return RowTyper(
         columns=(*columns, *(("time", "bad_time") if timed else ()), *faults),
-        texts=taken,
+        texts=unchanged,
         statement=rows if timed or others else None,
     )
 
 
 def _roles(source: Source, *, urls: bool) -> list[str]:
-    """The columns of rows that are there, but the time."""
+    """The roles that have a column, without the time."""
     roles = ("user", "query", *(("url", "rank") if urls else ()))
     return [role for role in roles if role in source.columns]
 
@@ -160,24 +182,16 @@ def _texts(source: Source, names: Sequence[str], types: Types) -> dict[str, str]
     """Which of c0, c1, ... are columns of texts in a batch, which is as the source has them; an empty text is none."""
     if source.server:
         return {f"c{i}": f"c{i}" for i in range(len(names))}
-    if source.keyed:
+    if source.is_json:
         return {}
     if source.lines:
         fields = [(f"c{i}", source.lines.columns.index(name)) for i, name in enumerate(names)]
         return {
-            own: f"f{place}"
-            for own, place in fields
+            alias: f"f{place}"
+            for alias, place in fields
             if field_sql(source.lines, place) == f"nullif(f{place}, '')"
         }
     return {f"c{i}": name for i, name in enumerate(names) if types[name] == "VARCHAR"}
-
-
-def needed_columns(
-    source: Source, where: Mapping[str, str], keep: Sequence[str], *, urls: bool
-) -> list[str]:
-    """The columns of the source that are read; number i is called c{i} from then on."""
-    roles = (name for role, name in source.columns.items() if urls or role not in ("url", "rank"))
-    return list(dict.fromkeys([*roles, *where, *keep]))
 
 
 def column_types(connection: Connection, relation: str, names: Sequence[str]) -> Types:
@@ -191,7 +205,7 @@ def _as(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{value} AS {name}" for name, value in columns.items())
 
 
-def _own_columns(source: Source, names: Sequence[str], types: Types) -> Iterator[str]:
+def _aliased_columns(source: Source, names: Sequence[str], types: Types) -> Iterator[str]:
     """The SQL of c0, c1, ... as text; of `moment`, a time with its type; of whole numbers; of `fault`."""
     time = source.columns.get("time")
     if source.server:
@@ -201,7 +215,7 @@ def _own_columns(source: Source, names: Sequence[str], types: Types) -> Iterator
     elif source.lines:
         for i, name in enumerate(names):
             yield f"{field_sql(source.lines, source.lines.columns.index(name))} AS c{i}"
-    elif source.keyed:
+    elif source.is_json:
         yield from (f"src.found[{i + 1}] AS c{i}" for i in range(len(names)))
         yield "CASE WHEN src.found IS NULL THEN 'not JSON' END AS fault"
     else:
@@ -237,14 +251,14 @@ def _is_whole(source: Source, name: str, types: Types) -> bool:
     return types.get(name) in WHOLE_NUMBERS and not source.missing and not source.server
 
 
-def _role(source: Source, role: str, own: Mapping[str, str], types: Types) -> str:
+def _role(source: Source, role: str, aliases: Mapping[str, str], types: Types) -> str:
     """The SQL of one role but the time."""
     name = source.columns[role]
-    value = own[name]
+    value = aliases[name]
     if role in ("user", "rank") and _is_whole(source, name, types):
         value = f"whole_{role}"
     elif source.missing and role != "url":  # what stands for no url is told when urls are cleaned
-        nothing = ", ".join(map(quoted, source.missing))
+        nothing = ", ".join(map(quote, source.missing))
         value = f"CASE WHEN {value} IN ({nothing}) THEN NULL ELSE {value} END"
     if role == "rank":
         return f"TRY_CAST({value} AS INTEGER)"
@@ -270,21 +284,21 @@ def _stated_text(source: Source, value: str, day: str) -> str:
     """The SQL of the text of a time, null if there is none."""
     if not source.time_format:
         value = time_sql(source.shape, value, day)
-    text = f"nullif(trim({value}, {quoted(string.whitespace)}), '')"
+    text = f"nullif(trim({value}, {quote(string.whitespace)}), '')"
     for nothing in source.missing:
-        text = f"nullif({text}, {quoted(nothing)})"
+        text = f"nullif({text}, {quote(nothing)})"
     return text
 
 
-def _parsed(source: Source, kind: str) -> dict[str, str]:
-    """The SQL of `parsed`, a time as a timestamp in UTC, and of `unix`, a time as a number, as far as there are such."""
+def _parse_time(source: Source, kind: str) -> dict[str, str]:
+    """The SQL of `parsed`, a time as a timestamp in UTC, and of `unix`, a time as a number, where a column can have them."""
     if kind == "number":
         return {"unix": "stated::DOUBLE"}
     if kind == "moment":
         return {"parsed": "TRY_CAST(stated AS TIMESTAMP)"}
     if source.time_format is not None:
         matching = f"CASE WHEN {_matches(pattern(source.time_format))} THEN stated END"
-        return {"parsed": f"try_strptime({matching}, {quoted(source.time_format)})::TIMESTAMP"}
+        return {"parsed": f"try_strptime({matching}, {quote(source.time_format)})::TIMESTAMP"}
     # DuckDB reads an offset only for a type that has a zone, and that takes four times as long.
     parsed = (
         f"CASE WHEN {_matches(UNIX_TEXT)} THEN NULL "
@@ -296,7 +310,7 @@ def _parsed(source: Source, kind: str) -> dict[str, str]:
 
 
 def _matches(form: str) -> str:
-    return f"regexp_matches(stated, {quoted(form)})"
+    return f"regexp_matches(stated, {quote(form)})"
 
 
 def _time(parsed: Mapping[str, str]) -> str:
@@ -320,11 +334,11 @@ def _time(parsed: Mapping[str, str]) -> str:
 
 def _relation(source: Source, relation: str, names: Sequence[str]) -> str:
     """A relation with the source's columns; of JSON, `found` has the values of a line, if it is JSON."""
-    if not source.keyed:
+    if not source.is_json:
         return relation
     # JSON pointers, because paths have wildcards; only for objects: pointers also index arrays.
     pointers = ["/" + name.replace("~", "~0").replace("/", "~1") for name in names]
-    values = f"json_extract_string(f0, [{', '.join(map(quoted, pointers))}])"
+    values = f"json_extract_string(f0, [{', '.join(map(quote, pointers))}])"
     nothing = f"[{', '.join(['NULL::VARCHAR'] * len(names))}]"
     return (
         f"(SELECT CASE WHEN NOT json_valid(f0) THEN NULL WHEN starts_with(bare, '{{') THEN {values} "

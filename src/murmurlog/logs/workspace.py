@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from io import BufferedReader, BytesIO, FileIO
 from itertools import accumulate, count, pairwise
 from pathlib import Path
@@ -37,7 +38,7 @@ C = TypeVar("C", bound=tuple[Any, ...])
 
 
 @dataclass(eq=False)
-class Kept(Generic[T]):
+class Handle(Generic[T]):
     """A value of the workspace: in memory, or in a file of its own."""
 
     workspace: "Workspace"
@@ -61,12 +62,12 @@ class Kept(Generic[T]):
         self.value, self.file, self.size = None, None, 0
 
     def __del__(self) -> None:
-        # What nobody refers to any more takes no room: a log is counted many times in one evaluation.
+        # A value that nothing refers to takes no room: a log is counted many times in one evaluation.
         self.close()
 
 
 @dataclass(eq=False)
-class KeptRuns(Generic[C]):
+class StoredRuns(Generic[C]):
     """Runs of rows, each of which is a tuple of columns: all in memory, or one after the other in one file."""
 
     workspace: "Workspace"
@@ -143,7 +144,7 @@ class KeptRuns(Generic[C]):
 class Run(Generic[C]):
     """One of several runs."""
 
-    runs: KeptRuns[C]
+    runs: StoredRuns[C]
     number: int
 
     def load(self) -> C:
@@ -168,16 +169,16 @@ def _read_into(source: BufferedReader | FileIO, data: Array) -> None:
 
 
 def bytes_of_rows(columns: Iterable[Array], rows: int) -> int:
-    """What so many rows of columns take."""
+    """The bytes of so many rows of columns."""
     return sum(rows * column.itemsize * math.prod(column.shape[1:]) for column in columns)
 
 
 class Resident:
-    """An object that values refer to and that stays in this process, also where they go to a file."""
+    """An object that stays in this process, also where values that refer to it go to a file."""
 
 
 class _Pickler(pickle.Pickler):
-    """Names what stays in this process instead of writing it."""
+    """Writes only the names of objects that stay in this process."""
 
     residents: dict[int, Resident]
 
@@ -189,7 +190,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Puts back what stayed in this process."""
+    """Reads these names as the objects that stayed in this process."""
 
     residents: dict[int, Resident]
 
@@ -208,7 +209,7 @@ class Workspace:
         self._unused: list[Path] = []
         self._aside: tuple[Path, int] | None = None
         self.memory, self.threads = memory, threads
-        self._residents = dict[int, Resident]()  # held here: values in files only name them
+        self._residents = dict[int, Resident]()  # values in files have only their names
         self._pools, self._closed = WeakSet[ThreadPoolExecutor](), False
 
     @property
@@ -219,7 +220,7 @@ class Workspace:
             return self._folder()
 
     def close(self) -> None:
-        """From here on no value is kept and no file begun; waits for threads, which begin nothing more.
+        """Stores no further value and creates no further file; waits for the threads, which start nothing more.
 
         A stop can come while threads work and while nobody reads their results.
         """
@@ -232,33 +233,33 @@ class Workspace:
         if self._closed:
             raise EngineError("the work has ended: nothing more is kept")
 
-    def keep(self, value: T) -> Kept[T]:
+    def keep(self, value: T) -> Handle[T]:
         """The value, in memory or in a file of its own."""
-        head, buffers = self._pickled(value)
+        head, buffers = self._pickle(value)
         sizes = np.array([len(head), *(buffer.nbytes for buffer in buffers)], np.int64)
         size = int(sizes.sum())
         if self._take(size):
-            return Kept(workspace=self, size=size, value=value)
+            return Handle(workspace=self, size=size, value=value)
         with self._writing(size) as out:
             out.write(np.int64(len(sizes)).tobytes() + sizes.tobytes() + head)
             for buffer in buffers:
                 out.write(buffer)
-        return Kept(workspace=self, size=size, value=None, file=Path(out.name))
+        return Handle(workspace=self, size=size, value=None, file=Path(out.name))
 
-    def keep_runs(self, runs: Sequence[C]) -> KeptRuns[C]:
+    def keep_runs(self, runs: Sequence[C]) -> StoredRuns[C]:
         """Runs of rows, at least one, all of which have the same columns."""
         like = type(runs[0])(column[:0].copy() for column in runs[0])
         rows = [len(run[0]) for run in runs]
         size = bytes_of_rows(like, sum(rows))
         if self._take(size):
-            return KeptRuns(workspace=self, values=list(runs), rows=rows, like=like)
+            return StoredRuns(workspace=self, values=list(runs), rows=rows, like=like)
         with self._writing(size) as out:
             for run in runs:
                 for column in run:
                     out.write(np.ascontiguousarray(column).data)
-        return KeptRuns(workspace=self, values=None, rows=rows, like=like, file=Path(out.name))
+        return StoredRuns(workspace=self, values=None, rows=rows, like=like, file=Path(out.name))
 
-    def _pickled(self, value: Any) -> tuple[bytes, list[memoryview]]:
+    def _pickle(self, value: Any) -> tuple[bytes, list[memoryview]]:
         """A value without its arrays, and the bytes of these, which are not copied."""
         head, buffers = BytesIO(), list[pickle.PickleBuffer]()
         pickler = _Pickler(head, protocol=5, buffer_callback=buffers.append)
@@ -269,8 +270,8 @@ class Workspace:
     def read(self, path: Path, *, mapped: bool = False) -> Any:
         """The value in a file; if mapped, its arrays stay there."""
         with open(path, "rb") as source:
-            (many,) = np.frombuffer(source.read(8), np.int64)
-            sizes = np.frombuffer(source.read(8 * many), np.int64)
+            (number,) = np.frombuffer(source.read(8), np.int64)
+            sizes = np.frombuffer(source.read(8 * number), np.int64)
             head = source.read(sizes[0])
             if mapped:
                 ends = source.tell() + np.append(0, np.cumsum(sizes[1:]))
@@ -286,7 +287,7 @@ class Workspace:
 
     @contextmanager
     def _writing(self, size: int) -> "Iterator[BinaryIO]":
-        """A new file of so many bytes that only this user can read, which is gone if it cannot be written."""
+        """A new file of so many bytes that only this user can read; it is deleted if it cannot be written."""
         folder = self.folder
         with self.lock:
             path = self._unused.pop() if self._unused else folder / f"{next(self._names)}.values"
@@ -316,7 +317,7 @@ class Workspace:
             return fits
 
     def release(self, size: int, file: Path | None, *, again: bool = True) -> None:
-        """A value of so many bytes has left the memory, or its file, which may be used `again`."""
+        """Frees the memory of a value, or its file, which is used again unless `again` is false."""
         if file is None:
             with self.lock:
                 self._used -= size
@@ -342,9 +343,9 @@ class Workspace:
             )
 
     def set_aside(self) -> None:
-        """Reserves disk space for as much again as all values of now, beyond what memory has room for.
+        """Reserves as much disk space as all values take now, less what still fits into memory.
 
-        What is kept from then on takes it. A round keeps a part of what the round before it kept.
+        Values that are stored later use it. A round stores a part of what the round before it stored.
         """
         with self.lock:
             need = self._in_files + self._used - (self.memory - self._used)
@@ -375,7 +376,7 @@ class Workspace:
     def map(self, work: Callable[[T], R], inputs: Iterable[T]) -> Iterator[R]:
         """The results of `work` in the order of its inputs, of which no more are taken than threads need.
 
-        An error, or the end of who reads, stops what has not begun.
+        An error, or a reader that stops early, cancels the work that has not begun.
         """
         if self.threads == 1:
             yield from map(work, inputs)
@@ -398,7 +399,7 @@ class Workspace:
         self._trim()
 
     def _trim(self) -> None:
-        """Where memory is short: gives what work has left to the system, as allocators do not."""
+        """Returns freed memory to the system where memory is short; allocators keep it."""
         if _malloc_trim is not None and self._in_files:
             _malloc_trim(0)
 
@@ -420,15 +421,8 @@ def open_workspace(
 ) -> Iterator[Workspace]:
     """A workspace below `folder` (default: the system's temporary folder), deleted at the end."""
     with ExitStack() as stack:
-        made: list[Path] = []
-
-        def make() -> Path:
-            if not made:
-                made.append(stack.enter_context(scratch(folder)))
-            return made[0]
-
         workspace = Workspace(
-            make,
+            cache(lambda: stack.enter_context(scratch(folder))),
             memory=memory_of_machine() if memory is None else memory,
             threads=threads or cores(),
         )

@@ -22,20 +22,22 @@ def member_of(file: Path) -> str:
             names = [info.filename for info in packed.infolist() if not info.is_dir()]
     except (OSError, *UNREADABLE):
         raise InputError(f"{file.name} is not a readable .zip file") from None
-    there = [name for name in names if not _hidden(name)]
-    logs = [name for name in there if PurePosixPath(name.lower()).suffix[1:] in ENDINGS]
-    for found in (logs, there):
-        if len(found) == 1:
-            return found[0]
-    listed = ", ".join(there[:OTHERS_KEPT]) + (" and others" if len(there) > OTHERS_KEPT else "")
+    visible = [name for name in names if not _is_hidden(name)]
+    logs = [name for name in visible if PurePosixPath(name.lower()).suffix[1:] in ENDINGS]
+    for candidates in (logs, visible):
+        if len(candidates) == 1:
+            return candidates[0]
+    examples = ", ".join(visible[:OTHERS_KEPT]) + (
+        " and others" if len(visible) > OTHERS_KEPT else ""
+    )
     raise InputError(
-        f"{file.name} must hold one log, and it holds {len(logs) or len(there)}: {listed or 'no file'}. "
+        f"{file.name} must hold one log, and it holds {len(logs) or len(visible)}: {examples or 'no file'}. "
         "Unpack it into a folder and name the folder or a file."
     )
 
 
-def _hidden(name: str) -> bool:
-    """Whether another program left it there, such as .DS_Store or __MACOSX/..."""
+def _is_hidden(name: str) -> bool:
+    """Whether it is a file of another program, such as .DS_Store or __MACOSX/..."""
     return any(part.startswith((".", "__")) for part in PurePosixPath(name).parts)
 
 

@@ -150,7 +150,7 @@ class LeftOut(Mechanism):
         queries = KeyList.of(log.text_keys.columns([view.published["query"]["query"]]))
         published = log.partitions.share(queries)
         bound = Bound(per_unit=self.d, count="rows")
-        searches = log.partitions.derive(partial(first_searches, bound=bound, known=published))
+        searches = log.partitions.derive(partial(first_searches, bound=bound, published=published))
         shards = searches.add_up(sum_queries)
         row_counts = np.sum([*searches.results(count_rows)], axis=0)
         query_counts = np.sum([count_queries(shard) for shard in shards], axis=0)

@@ -278,7 +278,7 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
     count = domain.size - len(held_keys)
     fakes = draw_passers(scale=scale, T=T, count=count, entropy=entropy.stream("fakes"))
     chosen = unheld(
-        domain, count=fakes, held=held_keys, text_keys=gathered.text_keys,
+        domain, count=fakes, held_keys=held_keys, text_keys=gathered.text_keys,
         entropy=entropy.stream("choose fakes"),
     )  # fmt: skip
     noisy.append(

@@ -73,7 +73,7 @@ class View:
         kind = {"itemset": "query", "log": "click"}.get(self.kind, self.kind)
         return ItemFinder(
             kind=kind, by=self.by, gap=math.floor(self.gap * 1e6), longest=longest, labels=labels,
-            known=published, since=since, excluded=excluded, only=only,
+            published=published, since=since, excluded=excluded, only=only,
         )  # fmt: skip
 
     def bound(

@@ -137,14 +137,14 @@ def test_a_listed_set_names_each_key_once():
 
 
 def test_only_keys_of_the_set_are_inside(engine, write_tsv):
-    asked = ("a b", "c", "a b a", "d d", "b")
-    rows = [{"user": f"u{n}", "query": query} for n, query in enumerate(asked)]
+    queries_of_users = ("a b", "c", "a b a", "d d", "b")
+    rows = [{"user": f"u{n}", "query": query} for n, query in enumerate(queries_of_users)]
     log = read(find(str(write_tsv(rows, columns=("user", "query")))), engine=engine)
 
     def inside(domain):
         finder = ItemFinder(kind="query", only=domain.inside(log))
-        found = log.partitions.derive(finder)
-        return sorted(query for _, query in held_by_units(log, found, [f"u{n}" for n in range(5)]))
+        items = log.partitions.derive(finder)
+        return sorted(query for _, query in held_by_units(log, items, [f"u{n}" for n in range(5)]))
 
     assert inside(Listed(table=pa.table({"query": ["c", "b", "e"]}))) == ["b", "c"]
     assert inside(Sequences(words=("a", "b"), shortest=1, longest=2)) == ["a b", "b"]
@@ -218,10 +218,12 @@ def test_a_choice_of_some_is_uniform_among_sets():
 )
 def test_unheld_keys_are_chosen_uniformly_and_never_held_ones(monkeypatch, listing, domain):
     monkeypatch.setattr("murmurlog.counting.public_sets.sets.LIST_AT_MOST", 10 if listing else 0)
-    held, entropy = TEXT_KEYS.texts(pa.array(["b", "e"])), SeededEntropy(3)
+    held_keys, entropy = TEXT_KEYS.texts(pa.array(["b", "e"])), SeededEntropy(3)
     seen = Counter()
     for _ in range(100):
-        chosen = queries(unheld(domain, count=2, held=held, text_keys=TEXT_KEYS, entropy=entropy))
+        chosen = queries(
+            unheld(domain, count=2, held_keys=held_keys, text_keys=TEXT_KEYS, entropy=entropy)
+        )
         assert len(set(chosen)) == 2
         seen[tuple(sorted(chosen))] += 1
     assert set(seen) == set(itertools.combinations("acdfg", 2))
@@ -230,8 +232,8 @@ def test_unheld_keys_are_chosen_uniformly_and_never_held_ones(monkeypatch, listi
 
 def test_every_free_key_can_be_asked_for_and_no_more():
     domain = Listed(table=pa.table({"query": list("abcd")}))
-    held = TEXT_KEYS.texts(pa.array(["b"]))
-    more = {"held": held, "text_keys": TEXT_KEYS, "entropy": SystemEntropy()}
+    held_keys = TEXT_KEYS.texts(pa.array(["b"]))
+    more = {"held_keys": held_keys, "text_keys": TEXT_KEYS, "entropy": SystemEntropy()}
     assert sorted(queries(unheld(domain, count=3, **more))) == ["a", "c", "d"]
     assert unheld(domain, count=0, **more).num_rows == 0
     with pytest.raises(UsageError, match="3 are held by nobody"):
@@ -240,10 +242,12 @@ def test_every_free_key_can_be_asked_for_and_no_more():
 
 def test_unheld_lists_of_words_are_found_in_a_huge_set():
     domain = Sequences(words=tuple(f"w{i}" for i in range(10**5)), longest=4, between=None)
-    held = TEXT_KEYS.columns(domain.keys(np.array([3, 10**17], dtype=object)).columns)
-    found = unheld(domain, count=500, held=held, text_keys=TEXT_KEYS, entropy=SystemEntropy())
-    assert found.num_rows == 500
-    assert len(set(indices(domain, found)) - {3, 10**17}) == 500
+    held_keys = TEXT_KEYS.columns(domain.keys(np.array([3, 10**17], dtype=object)).columns)
+    fakes = unheld(
+        domain, count=500, held_keys=held_keys, text_keys=TEXT_KEYS, entropy=SystemEntropy()
+    )
+    assert fakes.num_rows == 500
+    assert len(set(indices(domain, fakes)) - {3, 10**17}) == 500
 
 
 @pytest.mark.parametrize("size", [1, 1000, 10**7, 10**20])

@@ -26,8 +26,9 @@ from murmurlog.auditing.verify import verify
 from murmurlog.bundle.canonical import CANONICAL
 from murmurlog.bundle.schema import BY_VALUE
 from murmurlog.errors import EngineError, UsageError
+from murmurlog.logs.addresses import is_uri
 from murmurlog.logs.engines import spark
-from murmurlog.logs.engines.spark import PIP, check_settings, connect, is_uri
+from murmurlog.logs.engines.spark import PIP, check_settings, connect
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.publishing.release import release
 

@@ -88,7 +88,7 @@ def test_a_partition_has_no_texts_but_its_own():
 
 def own_texts(part):
     texts = sum(map(len, part.texts.columns()))
-    columns = [part.query, part.url, *part.kept.values()]
+    columns = [part.query, part.url, *part.kept_columns.values()]
     return texts, len(np.unique(np.concatenate([column.ids for column in columns])))
 
 

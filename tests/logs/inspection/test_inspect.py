@@ -38,34 +38,34 @@ def family():
     ("delimiter", "encoding", "time", "language"), sample_cases(family(), every=3)
 )
 def test_a_log_of_any_shape_is_recognised(tmp_path, delimiter, encoding, time, language):
-    name, given = DELIMITERS[delimiter]
+    name, flag = DELIMITERS[delimiter]
     lines = list(make_rows(200, queries=QUERIES[encoding], time=time))
     header = HEADERS[language]
     path = write_log(tmp_path / name, lines, header=header, delimiter=delimiter, encoding=encoding)
-    found = inspect(path)
-    assert found.delimiter.character == delimiter
-    assert found.encoding.name == encoding
-    assert found.roles == dict(zip(("user", "query", "time", "url"), header, strict=True))
-    assert found.settings.get("time_format") == TIMES[time]
-    assert found.settings.get("delimiter") == given
-    assert found.settings.get("encoding") == (None if encoding.startswith("utf") else encoding)
-    assert found.doubts == ()
+    inspection = inspect(path)
+    assert inspection.delimiter.character == delimiter
+    assert inspection.encoding.name == encoding
+    assert inspection.roles == dict(zip(("user", "query", "time", "url"), header, strict=True))
+    assert inspection.settings.get("time_format") == TIMES[time]
+    assert inspection.settings.get("delimiter") == flag
+    assert inspection.settings.get("encoding") == (None if encoding.startswith("utf") else encoding)
+    assert inspection.doubts == ()
 
 
 def test_day_and_month_that_no_value_tells_apart_are_said_to_be_ambiguous(tmp_path):
     lines = list(make_rows(time="%d/%m/%Y %H:%M", days=9))
-    found = inspect(write_log(tmp_path / "log.csv", lines))
-    assert found.time.others == ("%m/%d/%Y %H:%M",)
-    assert found.settings["time_format"] == "%d/%m/%Y %H:%M"  # spans days, not months
-    assert "%m/%d/%Y %H:%M fits as well" in found.doubts[0]
+    inspection = inspect(write_log(tmp_path / "log.csv", lines))
+    assert inspection.time.others == ("%m/%d/%Y %H:%M",)
+    assert inspection.settings["time_format"] == "%d/%m/%Y %H:%M"  # spans days, not months
+    assert "%m/%d/%Y %H:%M fits as well" in inspection.doubts[0]
 
 
 def test_a_time_of_day_in_a_column_of_its_own_is_said_not_to_be_read(tmp_path):
     lines = [(user, query, *time.split(), url) for user, query, time, url in make_rows()]
     header = ("Nutzer", "Suchanfrage", "Datum", "Uhrzeit", "Klick")
-    found = inspect(write_log(tmp_path / "log.csv", lines, header=header))
-    assert (found.roles["time"], found.settings["time_format"]) == ("Datum", "%d.%m.%Y")
-    assert "the time of day is in Uhrzeit" in found.doubts[0]
+    inspection = inspect(write_log(tmp_path / "log.csv", lines, header=header))
+    assert (inspection.roles["time"], inspection.settings["time_format"]) == ("Datum", "%d.%m.%Y")
+    assert "the time of day is in Uhrzeit" in inspection.doubts[0]
 
 
 def test_one_row_does_not_settle_day_and_month(tmp_path):
@@ -77,17 +77,17 @@ def test_one_row_in_another_encoding_changes_nothing(tmp_path):
     text = "".join(f"{user},{query}\n" for user, query, *_ in make_rows())
     odd = "x,größe\n".encode("latin-1")
     (tmp_path / "log.csv").write_bytes(b"user,query\n" + text.encode() + odd)
-    found = inspect(str(tmp_path / "log.csv"))
-    assert (found.encoding.name, found.settings) == ("utf-8", {})
-    assert "all lines but 1 are valid UTF-8" in found.encoding.why
+    inspection = inspect(str(tmp_path / "log.csv"))
+    assert (inspection.encoding.name, inspection.settings) == ("utf-8", {})
+    assert "all lines but 1 are valid UTF-8" in inspection.encoding.why
 
 
 def test_letters_of_no_language_leave_the_encoding_open(tmp_path):
     lines = [(f"u{n % 7}", "query \u00a4 and \u00b1 5", "2025-09-01", "") for n in range(50)]
-    found = inspect(write_log(tmp_path / "log.csv", lines))
-    assert not found.encoding.sure
-    assert {"cp1250", "cp1251"} <= set(found.encoding.others)
-    assert "The encoding is not clear" in found.doubts[0]
+    inspection = inspect(write_log(tmp_path / "log.csv", lines))
+    assert not inspection.encoding.sure
+    assert {"cp1250", "cp1251"} <= set(inspection.encoding.others)
+    assert "The encoding is not clear" in inspection.doubts[0]
 
 
 @pytest.mark.parametrize(("quote", "settings"), [('"', {"delimiter": "tab"}), ("", {})])
@@ -106,16 +106,18 @@ def test_quotes_inside_of_fields_of_a_tsv_are_signs_like_others(tmp_path):
 
 def test_a_session_that_is_taken_for_the_user_is_said(tmp_path):
     header = ("session_id", "query", "time", "url")
-    found = inspect(write_log(tmp_path / "log.csv", list(make_rows()), header=header))
-    assert found.roles["user"] == "session_id"
-    assert "protects a session, not a user" in found.doubts[0]
+    inspection = inspect(write_log(tmp_path / "log.csv", list(make_rows()), header=header))
+    assert inspection.roles["user"] == "session_id"
+    assert "protects a session, not a user" in inspection.doubts[0]
 
 
 def test_a_query_of_one_value_is_doubted(tmp_path):
-    found = inspect(
+    inspection = inspect(
         write_log(tmp_path / "log.csv", [(row[0], "web", *row[2:]) for row in make_rows()])
     )
-    assert found.doubts == ("The column Suchanfrage has one value: see that it holds the query.",)
+    assert inspection.doubts == (
+        "The column Suchanfrage has one value: see that it holds the query.",
+    )
 
 
 def test_objects_lists_and_columns_of_one_value_are_not_proposed(tmp_path):
@@ -128,8 +130,8 @@ def test_objects_lists_and_columns_of_one_value_are_not_proposed(tmp_path):
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     pq.write_table(pa.Table.from_pylist(lines), tmp_path / "log.parquet")
     for name in ("log.jsonl", "log.parquet"):
-        found = inspect(str(tmp_path / name))
-        assert found.roles == {"user": "client_id", "query": "user_query"}
+        inspection = inspect(str(tmp_path / name))
+        assert inspection.roles == {"user": "client_id", "query": "user_query"}
 
 
 def test_a_name_that_settings_cannot_hold_is_refused(tmp_path):
@@ -141,21 +143,28 @@ def test_a_name_that_settings_cannot_hold_is_refused(tmp_path):
 
 def test_ids_with_a_point_are_users_and_no_times(tmp_path):
     lines = [(f"1379875{n % 50:03}.1690013800", query, time) for n, (_, query, time, _) in enumerate(make_rows())]  # fmt: skip
-    found = inspect(write_log(tmp_path / "log.csv", lines, header=("user_id", "query", "time")))
-    assert found.roles == {"user": "user_id", "query": "query", "time": "time"}
+    inspection = inspect(
+        write_log(tmp_path / "log.csv", lines, header=("user_id", "query", "time"))
+    )
+    assert inspection.roles == {"user": "user_id", "query": "query", "time": "time"}
 
 
 def test_a_column_by_its_content_where_its_name_says_nothing(tmp_path):
     header = ("A1", "feld b", "c", "d")
-    found = inspect(write_log(tmp_path / "log.csv", list(make_rows()), header=header))
-    assert found.settings["columns"] == {"user": "A1", "query": "feld b", "time": "c", "url": "d"}
+    inspection = inspect(write_log(tmp_path / "log.csv", list(make_rows()), header=header))
+    assert inspection.settings["columns"] == {
+        "user": "A1",
+        "query": "feld b",
+        "time": "c",
+        "url": "d",
+    }
 
 
 def test_a_name_that_the_content_contradicts_is_not_used(tmp_path):
     lines = [(user, query, "yes") for user, query, *_ in make_rows()]
     header = ("user", "query", "date")
-    found = inspect(write_log(tmp_path / "log.csv", lines, header=header, delimiter=","))
-    assert found.settings["columns"] == {"user": "user", "query": "query", "time": "none"}
+    inspection = inspect(write_log(tmp_path / "log.csv", lines, header=header, delimiter=","))
+    assert inspection.settings["columns"] == {"user": "user", "query": "query", "time": "none"}
 
 
 def test_what_stands_for_no_value_is_proposed_where_the_reader_does_not_know_it(tmp_path):
@@ -194,9 +203,9 @@ def test_what_is_no_log_is_refused(tmp_path, content, message):
 def test_a_well_known_log_is_recognised(tmp_path):
     lines = [f"u{n}\t970916{n:06d}\tquery {n}\n" for n in range(10, 59)]
     (tmp_path / "log.txt").write_text("".join(lines))
-    found = inspect(str(tmp_path / "log.txt"))
-    assert (found.format, found.settings) == ("excite", {"shape": "excite"})
-    assert [column.role for column in found.columns] == ["user", "time", "query"]
+    inspection = inspect(str(tmp_path / "log.txt"))
+    assert (inspection.format, inspection.settings) == ("excite", {"shape": "excite"})
+    assert [column.role for column in inspection.columns] == ["user", "time", "query"]
 
 
 def objects():
@@ -215,11 +224,11 @@ def test_columns_of_other_formats_get_roles(tmp_path, ending):
             connection.register("log", pa.Table.from_pylist(objects()))
             connection.execute("CREATE TABLE searches AS FROM log")
     else:
-        text = "".join(json.dumps(one) + "\n" for one in objects()).encode()
+        text = "".join(json.dumps(row) + "\n" for row in objects()).encode()
         path.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
-    found = inspect(str(path))
-    named = {"user": "Nutzer", "query": "Suchanfrage", "time": "Zeitpunkt", "url": "Klick"}
-    assert found.settings == {"columns": named, "time_format": "%d.%m.%Y %H:%M"}
+    inspection = inspect(str(path))
+    columns = {"user": "Nutzer", "query": "Suchanfrage", "time": "Zeitpunkt", "url": "Klick"}
+    assert inspection.settings == {"columns": columns, "time_format": "%d.%m.%Y %H:%M"}
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
@@ -234,15 +243,15 @@ def test_of_a_large_file_blocks_spread_over_it_are_looked_at(tmp_path, monkeypat
     monkeypatch.setattr(blocks, "MOST", (tmp_path / "log.csv").stat().st_size // 4)
     monkeypatch.setattr(blocks, "BLOCK", 4096)
     monkeypatch.setattr(blocks, "RATIO", 8)
-    found = inspect(str(path))
-    assert found.sampled
-    assert found.roles == inspect(plain).roles
-    assert 0.8 < found.time.share < 1
+    inspection = inspect(str(path))
+    assert inspection.is_sampled
+    assert inspection.roles == inspect(plain).roles
+    assert 0.8 < inspection.time.share < 1
 
 
 def test_columns_of_a_server_get_roles_by_their_names(monkeypatch):
     names = ("Nutzer", "Suchanfrage", "Zeitpunkt", "Klick", "note")
     monkeypatch.setattr("murmurlog.logs.inspection.inspect.look", lambda address: (address, names))
-    found = inspect("postgresql://me@host/db::searches")
-    named = dict(zip(("user", "query", "time", "url"), names, strict=False))
-    assert (found.format, found.settings) == ("postgresql", {"columns": named})
+    inspection = inspect("postgresql://me@host/db::searches")
+    columns = dict(zip(("user", "query", "time", "url"), names, strict=False))
+    assert (inspection.format, inspection.settings) == ("postgresql", {"columns": columns})

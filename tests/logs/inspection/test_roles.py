@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmurlog.logs.inspection.roles import Facts, named_for, propose
+from murmurlog.logs.inspection.roles import Facts, fit_name, propose
 
 USERS = Facts(filled=1, distinct=0.1, times=0, urls=0, numbers=1, spaced=0, letters=0, missing=())
 QUERIES = Facts(filled=1, distinct=0.5, times=0, urls=0, numbers=0, spaced=0.6, letters=1, missing=())  # fmt: skip
@@ -40,5 +40,5 @@ def test_numbers_without_a_name_are_no_ranks():
 
 
 def test_a_word_inside_a_name_counts_less():
-    assert named_for("user", "Nutzer") > named_for("user", "Nutzer (intern)") > 0
-    assert named_for("query", "Nutzer") == 0
+    assert fit_name("user", "Nutzer") > fit_name("user", "Nutzer (intern)") > 0
+    assert fit_name("query", "Nutzer") == 0

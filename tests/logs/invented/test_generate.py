@@ -64,10 +64,10 @@ def test_rows_of_a_click_have_a_rank_and_others_none(log):
 
 @pytest.mark.parametrize("like", [None, "aol", "zealous"])
 def test_the_same_seed_gives_the_same_log_and_another_seed_another(like):
-    one, same, other = (invent(rows=5_000, seed=seed, like=like) for seed in (1, 1, 2))
-    assert one.table.equals(same.table)
-    assert one.labels == same.labels
-    assert not one.table.equals(other.table)
+    log, same, other = (invent(rows=5_000, seed=seed, like=like) for seed in (1, 1, 2))
+    assert log.table.equals(same.table)
+    assert log.labels == same.labels
+    assert not log.table.equals(other.table)
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.tsv.gz", "a.jsonl.zst"])
@@ -76,7 +76,9 @@ def test_every_format_reads_back_the_same(tmp_path, name, like):
     small = invent(rows=2_000, seed=5, like=like)
     write(small, tmp_path / name)
     keys = {"user": "user", "query": "query", "time": "time", "url": "url"}
-    rows, broken = read_rows(tmp_path / name, found={"columns": keys if ".jsonl" in name else None})
+    rows, broken = read_rows(
+        tmp_path / name, source_options={"columns": keys if ".jsonl" in name else None}
+    )
     assert broken == {}
     assert len(rows) == 2_000
     wanted = small.table.select(["user", "query"]).to_pylist()
@@ -325,10 +327,10 @@ def test_names_of_sites_are_mostly_a_session_of_their_own_or_tried_in_another_fo
     assert new[site[:-1]].mean() > 0.75 > 0.5 > new[~site[:-1] & ~site[1:]].mean()
     both = site[:-1] & site[1:] & ~new
     number = missions.query & (texts.NUMBERS - 1)
-    named = number[:-1] // texts.FORMS == number[1:] // texts.FORMS
-    assert (both & named).sum() > 100
+    same_site = number[:-1] // texts.FORMS == number[1:] // texts.FORMS
+    assert (both & same_site).sum() > 100
     # The rest is a favourite site that comes back by chance.
-    assert (number[:-1] != number[1:])[both & named].mean() > 0.7
+    assert (number[:-1] != number[1:])[both & same_site].mean() > 0.7
 
 
 def test_weekends_and_nights_are_quieter(database):
@@ -389,13 +391,13 @@ def test_reformulations_and_corrections_follow_each_other_in_the_log(database):
 
 
 def test_fears_decline_and_come_back(database):
-    asked = database.execute(
+    counts = database.execute(
         """
         SELECT count(DISTINCT user) FROM labels JOIN log USING (query)
         WHERE kind = 'fear' GROUP BY query ORDER BY 1 DESC
         """
     ).fetchall()
-    assert asked[0][0] > 3 * asked[9][0] > 6 * asked[39][0] > 0
+    assert counts[0][0] > 3 * counts[9][0] > 6 * counts[39][0] > 0
 
 
 def test_navigational_users_come_back_to_the_same_url(database):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from murmurlog.counting.public_sets.labels import OTHER, Listed
+from murmurlog.counting.public_sets.labels import OTHER, LabelList
 from murmurlog.errors import InputError
 
 MOST_LABELS = 100  # each has a score for every word
@@ -26,7 +26,7 @@ SMOOTHING = 0.5  # added to every count of a word
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Learned:
+class WordClassifier:
     """The label of a listed query; for others the likeliest by their words; "other" if no word is known."""
 
     names: tuple[str, ...]
@@ -37,10 +37,10 @@ class Learned:
 
     def label_of(self, query: str) -> str:
         """The label of a query; the first of equally likely ones by name."""
-        known = [self.scores[word] for word in set(query.split(" ")) if word in self.scores]
-        if query in self.stated or not known:
+        word_scores = [self.scores[word] for word in set(query.split(" ")) if word in self.scores]
+        if query in self.stated or not word_scores:
             return self.stated.get(query, OTHER)
-        sums = [sum(column) for column in zip(self.priors, *known, strict=True)]
+        sums = [sum(column) for column in zip(self.priors, *word_scores, strict=True)]
         return self.labels[sums.index(max(sums))]
 
     def codes(self, queries: pa.Array) -> npt.NDArray[Any]:
@@ -48,9 +48,9 @@ class Learned:
         return np.array([place[self.label_of(query)] for query in queries.to_pylist()], np.int64)
 
 
-def learn(listed: Listed, *, name: str) -> Learned:
+def learn(examples: LabelList, *, name: str) -> WordClassifier:
     """A classifier from labelled queries; `name` is that of their file, for messages."""
-    queries, stated = (listed.table[column].to_pylist() for column in ("query", "label"))
+    queries, stated = (examples.table[column].to_pylist() for column in ("query", "label"))
     labels = tuple(sorted(set(stated)))
     if not 2 <= len(labels) <= MOST_LABELS:
         raise InputError(
@@ -60,15 +60,15 @@ def learn(listed: Listed, *, name: str) -> Learned:
     words_of: dict[str, Counter[str]] = {label: Counter() for label in labels}
     for query, label in zip(queries, stated, strict=True):
         words_of[label].update(set(query.split(" ")))
-    every: Counter[str] = sum(words_of.values(), Counter())
-    words = sorted(every, key=lambda word: (-every[word], word))[:MOST_WORDS]
+    word_counts: Counter[str] = sum(words_of.values(), Counter())
+    words = sorted(word_counts, key=lambda word: (-word_counts[word], word))[:MOST_WORDS]
     totals = [queries_of[label] + 2 * SMOOTHING for label in labels]
 
     def score(word: str, label: str, total: float) -> int:
         return round(STEPS * math.log((words_of[label][word] + SMOOTHING) / total))
 
-    return Learned(
-        names=listed.names,
+    return WordClassifier(
+        names=examples.names,
         stated=dict(zip(queries, stated, strict=True)),
         labels=labels,
         priors=tuple(round(STEPS * math.log(queries_of[label] / len(queries))) for label in labels),

@@ -50,7 +50,7 @@ class Lengths:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Listed:
+class LabelList:
     """The labels in a public file, "other" for all other queries."""
 
     table: pa.Table  # query, label
@@ -66,8 +66,8 @@ class Listed:
         return np.array([place[name] for name in (*self.table["label"].to_pylist(), OTHER)])
 
     def codes(self, queries: pa.Array) -> npt.NDArray[Any]:
-        listed = self.table["query"].combine_chunks().cast(queries.type)
-        rows = pc.fill_null(pc.index_in(queries, value_set=listed), len(listed))
+        queries_of_table = self.table["query"].combine_chunks().cast(queries.type)
+        rows = pc.fill_null(pc.index_in(queries, value_set=queries_of_table), len(queries_of_table))
         return np.asarray(self._codes[rows.to_numpy(zero_copy_only=False)])
 
 
@@ -79,11 +79,11 @@ def read_labels(text: str, *, keys: str | None = None) -> Labels:
         from murmurlog.counting.public_sets.label_classifier import learn
 
         path = Path(text.removeprefix(BY_WORDS))
-        return learn(_listed(path, keys), name=path.name)
-    return _listed(Path(text), keys)
+        return learn(_read_list(path, keys), name=path.name)
+    return _read_list(Path(text), keys)
 
 
-def _listed(path: Path, keys: str | None) -> Listed:
+def _read_list(path: Path, keys: str | None) -> LabelList:
     if not path.is_file():
         raise InputError(
             f"--map takes length, a file of query<TAB>label lines, or words:FILE; no file {str(path)!r}"
@@ -105,4 +105,4 @@ def _listed(path: Path, keys: str | None) -> Listed:
     if not labels:
         raise InputError(f"{path.name} maps no query")
     queries, names = zip(*labels.items(), strict=True)
-    return Listed(table=pa.table({"query": list(queries), "label": list(names)}))
+    return LabelList(table=pa.table({"query": list(queries), "label": list(names)}))

@@ -85,8 +85,8 @@ class Listed:
     def inside(self, log: Log) -> Callable[[Keyed], Mask]:
         from murmurlog.logs.text_keys import KeyList
 
-        listed = KeyList.of(log.text_keys.columns(self.table.columns))
-        return partial(_listed, keys=log.partitions.share(listed))
+        keys = KeyList.of(log.text_keys.columns(self.table.columns))
+        return partial(_is_in_list, keys=log.partitions.share(keys))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +143,9 @@ class Sequences:
         parts, places, start = [], [], 0
         for length in self._lengths:
             end = start + len(self.words) ** length
-            here = np.flatnonzero((indices >= start) & (indices < end))
-            parts.append(self._of_length(length, indices[here] - start).cast(kind))
-            places.append(here)
+            rows = np.flatnonzero((indices >= start) & (indices < end))
+            parts.append(self._of_length(length, indices[rows] - start).cast(kind))
+            places.append(rows)
             start = end
         order = np.argsort(np.concatenate(places))
         joined = pa.chunked_array(parts, kind).take(pa.array(order))
@@ -182,43 +182,43 @@ class Sequences:
         return len(words) in self._lengths and all(word in self._places for word in words)
 
 
-def _listed(items: Keyed, *, keys: Callable[[], KeyList]) -> Mask:
+def _is_in_list(items: Keyed, *, keys: Callable[[], KeyList]) -> Mask:
     return keys().places(items.keys) >= 0
 
 
 def unheld(
-    domain: Domain, *, count: int, held: Keys, text_keys: TextKeys, entropy: Entropy
+    domain: Domain, *, count: int, held_keys: Keys, text_keys: TextKeys, entropy: Entropy
 ) -> pa.Table:
     """`count` distinct keys chosen uniformly among those of the set that nobody holds.
 
-    `held` are the keys of those that somebody holds. Keys are drawn from the whole set; those drawn before
+    `held_keys` are the keys of those that somebody holds. Keys are drawn from the whole set; those drawn before
     or held are rejected, and the first `count` others are a uniform choice. Where that would reject
     often, the whole set is listed instead.
     """
     from murmurlog.logs.text_keys import distinct_keys, places_of
 
-    held = distinct_keys(held)
-    if count > domain.size - len(held):
+    held_keys = distinct_keys(held_keys)
+    if count > domain.size - len(held_keys):
         raise UsageError(
-            f"{count} keys are needed, but only {domain.size - len(held)} are held by nobody"
+            f"{count} keys are needed, but only {domain.size - len(held_keys)} are held by nobody"
         )
     if count == 0:
         return domain.keys(np.zeros(0, np.int64))
 
     def free(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
         keys = text_keys.columns(domain.keys(numbers).columns)
-        return numbers[places_of(keys, held) < 0]
+        return numbers[places_of(keys, held_keys) < 0]
 
-    if domain.size <= LIST_AT_MOST * (len(held) + count):
+    if domain.size <= LIST_AT_MOST * (len(held_keys) + count):
         left = free(np.arange(domain.size))
         return domain.keys(left[draw_distinct(len(left), count=count, entropy=entropy)])
     chosen: dict[int, None] = {}  # in the order drawn: any other order would prefer some keys
     while len(chosen) < count:
         missing = count - len(chosen)
-        drawn = draw_below(domain.size, count=missing + missing // 2 + 8, entropy=entropy)
-        new = [i for i in dict.fromkeys(drawn.tolist()) if i not in chosen]
-        chosen |= dict.fromkeys(free(np.array(new, dtype=drawn.dtype))[:missing].tolist())
-    return domain.keys(np.array(list(chosen), dtype=drawn.dtype))
+        numbers = draw_below(domain.size, count=missing + missing // 2 + 8, entropy=entropy)
+        new = [i for i in dict.fromkeys(numbers.tolist()) if i not in chosen]
+        chosen |= dict.fromkeys(free(np.array(new, dtype=numbers.dtype))[:missing].tolist())
+    return domain.keys(np.array(list(chosen), dtype=numbers.dtype))
 
 
 def draw_distinct(size: int, *, count: int, entropy: Entropy) -> npt.NDArray[np.int64]:
@@ -229,8 +229,8 @@ def draw_distinct(size: int, *, count: int, entropy: Entropy) -> npt.NDArray[np.
         return np.flatnonzero(left)
     chosen: dict[int, None] = {}
     while len(chosen) < count:
-        drawn = draw_below(size, count=2 * (count - len(chosen)) + 8, entropy=entropy)
-        chosen |= dict.fromkeys(drawn.tolist())
+        numbers = draw_below(size, count=2 * (count - len(chosen)) + 8, entropy=entropy)
+        chosen |= dict.fromkeys(numbers.tolist())
     return np.array(list(chosen)[:count], np.int64)
 
 
@@ -261,7 +261,7 @@ def read_pool(
         level = url if kind == "click" else None
         # A keyword is a word of a key, not a key.
         rules = None if kind == "keyword" else keys
-        chunks.append(_cleaned(lines, path, row, level, len(KEYS[kind]), rules))
+        chunks.append(_clean_lines(lines, path, row, level, len(KEYS[kind]), rules))
         row += len(lines)
     if kind is None or not chunks:
         raise InputError(f"{path.name} is empty: a pool has a key on each line")
@@ -285,8 +285,8 @@ def read_pools(
                 f"query<TAB>{KEYS.get(table, ('', 'url'))[-1]}. Leave {table} out of --tables, or give such a pool."
             )
         if table == "query" and urls:
-            both = read_pool(path, url=url, keys=keys)
-            pools[table] = Listed(table=both.table.select(["query"]))
+            clicks = read_pool(path, url=url, keys=keys)
+            pools[table] = Listed(table=clicks.table.select(["query"]))
         elif table == "click":
             pools[table] = read_pool(path, url=url, keys=keys)
         else:
@@ -330,7 +330,7 @@ def _split(block: bytes, path: Path, row: int) -> pa.Array:
     return pc.utf8_rtrim(lines, "\r") if "\r" in text else lines
 
 
-def _cleaned(
+def _clean_lines(
     lines: pa.Array, path: Path, row: int, url: str | None, columns: int, keys: str | None
 ) -> list[pa.Array]:
     """The key columns of lines, cleaned; raises for the first bad one."""
@@ -344,8 +344,8 @@ def _cleaned(
         )
     fields = [lines]
     if columns == 2:
-        both = pc.split_pattern(lines, "\t").flatten()
-        fields = [both.take(pa.array(np.arange(i, len(both), 2))) for i in (0, 1)]
+        parts = pc.split_pattern(lines, "\t").flatten()
+        fields = [parts.take(pa.array(np.arange(i, len(parts), 2))) for i in (0, 1)]
     clean = [_keys(fields[0], keys)]
     if columns == 2:
         clean.append(_urls(fields[1], url) if url else _keys(fields[1], keys))
@@ -357,7 +357,7 @@ def _cleaned(
 
 
 def _keys(texts: pa.Array, keys: str | None) -> pa.Array:
-    """The keys of texts; only those that may not be keys yet go through Python."""
+    """The keys of texts; Python cleans only those that may not be keys yet."""
     odd = pc.match_substring_regex(texts, f"{changeable(keys)}|^ | $|^$")
     clean_key = cleaner(keys)
     clean = [clean_key(text) for text in texts.filter(odd).to_pylist()]
@@ -381,7 +381,7 @@ def least_threshold(*, scale: float, size: int, fakes: float) -> int:
 
 
 def check_fakes(fakes: float) -> None:
-    """Raises unless so few keys that nobody holds can be accepted, on average."""
+    """Raises unless `fakes` can be the expected number of published keys that nobody holds."""
     if not LEAST_FAKES <= fakes < math.inf:
         raise UsageError(
             f"the expected number of fakes must be positive, at least {LEAST_FAKES:g}, not {fakes!r}"

@@ -4,12 +4,11 @@ DuckDB is open only while a log is read, so that its memory is free for what fol
 """
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -19,12 +18,13 @@ from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.logs import workspace
 from murmurlog.logs.cleaning import Cleaning, column_cleaners
 from murmurlog.logs.memory import MemoryPlan, least_memory
+from murmurlog.logs.row_typer import SETTINGS
 from murmurlog.logs.rows import ReadRows, RowCounts, RowReader, Texts
 from murmurlog.logs.source import Source
 from murmurlog.logs.source_batches import count_rows, size_of
-from murmurlog.logs.sql import quoted
+from murmurlog.logs.sql import quote
 from murmurlog.logs.text_keys import TextKeys
-from murmurlog.logs.typed_rows import batches_of, read_batches
+from murmurlog.logs.typed_rows import Selection, batches_of, read_batches
 from murmurlog.logs.workspace import (
     Workspace,
     in_words,
@@ -44,14 +44,6 @@ OUT_OF_MEMORY = (
     "the engine ran out of memory or of disk space to spill to. Raise --memory, or set TMPDIR to a "
     "larger disk."
 )
-SETTINGS = {
-    "arrow_large_buffer_size": "true",  # else a batch may not have 2 GB of text
-    "preserve_insertion_order": "true",  # a log in order of time stays so
-    "GLOBAL TimeZone": "UTC",  # else cursors use that of the machine
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "enable_progress_bar": "false",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +62,9 @@ class DuckEngine:
     def read(
         self,
         source: Source,
+        selection: Selection,
         cleaning: Cleaning,
         *,
-        where: Mapping[str, str],
-        keep: Sequence[str],
         unit: str,
         text_keys: TextKeys,
         say: Callable[[str], None],
@@ -92,27 +83,33 @@ class DuckEngine:
         def count(rows: int) -> None:  # of text bytes are measured, where it is read
             advance(0 if source.dialect else rows, rows=rows)
 
-        with _translate_errors(), self._open() as connection:
+        with _translate_errors(), open_duckdb(self.workspace, self.memory.duckdb) as connection:
             batches = batches_of(
-                source, connection, where=where, keep=keep, urls=cleaning.url is not None,
+                source, selection, connection,
                 broken=counts.broken, read=partial(advance, rows=0), rows=self.memory.rows_a_batch,
             )  # fmt: skip
             with closing(batches):
                 routed = reader.read(
                     batches, self.workspace,
-                    typed=lambda batch: batch.typed(connection.cursor()), advance=count,
+                    type_rows=lambda batch: batch.type_rows(connection.cursor()), advance=count,
                 )  # fmt: skip
         routed.counts.add(counts)
         return routed.settle()
 
-    def batches(self, source: Source, **asked: Any) -> Generator[pa.RecordBatch, None, None]:
+    def batches(
+        self,
+        source: Source,
+        selection: Selection,
+        *,
+        broken: dict[str, int],
+        read: Callable[[int], None] = lambda _: None,
+    ) -> Generator[pa.RecordBatch, None, None]:
         """The typed rows of a source, one batch after the other."""
-        with _translate_errors(), self._open() as connection:
-            rows = self.memory.rows_a_batch
-            yield from read_batches(source, connection=connection, rows=rows, **asked)
-
-    def _open(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        return open_duckdb(self.workspace, self.memory.duckdb)
+        with _translate_errors(), open_duckdb(self.workspace, self.memory.duckdb) as connection:
+            yield from read_batches(
+                source, selection, connection=connection, broken=broken, read=read,
+                rows=self.memory.rows_a_batch,
+            )  # fmt: skip
 
 
 @contextmanager
@@ -121,13 +118,14 @@ def open_duckdb(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that uses so much memory, and the workspace's folder beyond that."""
     settings = SETTINGS | {
+        "preserve_insertion_order": "true",  # a log in order of time stays so
         "temp_directory": str(workspace.folder / "spill"),
         "memory_limit": f"{memory}B",
         "threads": str(max(1, min(workspace.threads, memory // READING_A_THREAD))),
     }
     with duckdb.connect() as connection:
         for name, value in settings.items():
-            connection.execute(f"SET {name} = {quoted(value)}")
+            connection.execute(f"SET {name} = {quote(value)}")
         yield connection
 
 
@@ -199,5 +197,5 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
     """An engine in a new private folder below `folder` (default: the system's temporary folder)."""
     size = _bytes_of(memory) if memory else max(memory_of_machine(), least_memory())
     plan = MemoryPlan.of(size, cores=workspace.cores())
-    with open_workspace(memory=plan.kept, threads=plan.threads, folder=folder) as place:
+    with open_workspace(memory=plan.values, threads=plan.threads, folder=folder) as place:
         yield DuckEngine(place, plan)

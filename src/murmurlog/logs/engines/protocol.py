@@ -1,6 +1,6 @@
 """The interface of engines: where a log is read into partitions. Imports no engine."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from murmurlog.bundle.progress import Advance
@@ -8,6 +8,7 @@ from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.rows import ReadRows
 from murmurlog.logs.source import Source
 from murmurlog.logs.text_keys import TextKeys
+from murmurlog.logs.typed_rows import Selection
 
 
 class Engine(Protocol):
@@ -24,10 +25,9 @@ class Engine(Protocol):
     def read(
         self,
         source: Source,
+        selection: Selection,
         cleaning: Cleaning,
         *,
-        where: Mapping[str, str],
-        keep: Sequence[str],
         unit: str,
         text_keys: TextKeys,
         say: Callable[[str], None],

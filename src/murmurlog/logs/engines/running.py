@@ -58,10 +58,9 @@ class Running(Group):
         columns are enough.
         """
         from murmurlog.logs.addresses import is_uri
-        from murmurlog.logs.inputs import is_table, local_source, name_of
+        from murmurlog.logs.inputs import copy_standard_input, is_table, local_source, name_of
         from murmurlog.logs.postgres import looks_like_address
-        from murmurlog.logs.source import find, of_files
-        from murmurlog.logs.standard_input import on_disk
+        from murmurlog.logs.source import find, text_flags
 
         if self.engine == "duckdb":
             path = copies.enter_context(local_source(log, options, rows=rows, say=say))
@@ -71,10 +70,10 @@ class Running(Group):
                 f"a {name_of(log)} is in this process, which the workers of Spark do not reach: use "
                 "--engine duckdb, or write it as Parquet and give its path"
             )
-        path = copies.enter_context(on_disk(str(log), options))
+        path = copies.enter_context(copy_standard_input(str(log), options))
         if looks_like_address(path) or not is_uri(path):
             return find(path, options)
-        if flags := of_files(replace(options, format=None)):
+        if flags := text_flags(replace(options, format=None)):
             raise UsageError(f"Parquet knows its text: leave {flags} out")
         from murmurlog.logs.engines.spark import connect
         from murmurlog.logs.spark_rows import find_at

@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.progress import Advance
 from murmurlog.bundle.scratch import PREFIX, scratch
 from murmurlog.errors import EngineError, UsageError
+from murmurlog.logs.addresses import is_uri
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.engines.spark_errors import translate_errors
 from murmurlog.logs.engines.spark_partitions import SparkPartitions
@@ -42,6 +43,7 @@ from murmurlog.logs.engines.spark_worker import (
 from murmurlog.logs.rows import MOST_BYTES_A_VALUE, ReadRows, RowCounts, RowReader, Rows
 from murmurlog.logs.source import Source
 from murmurlog.logs.text_keys import TextKeys
+from murmurlog.logs.typed_rows import Selection
 
 T = TypeVar("T")
 
@@ -178,10 +180,9 @@ class SparkEngine:
     def read(
         self,
         source: Source,
+        selection: Selection,
         cleaning: Cleaning,
         *,
-        where: Mapping[str, str],
-        keep: Sequence[str],
         unit: str,
         text_keys: TextKeys,
         say: Callable[[str], None],
@@ -190,10 +191,7 @@ class SparkEngine:
         """The clean rows of a source in partitions of units."""
         from murmurlog.logs.spark_rows import source_rows
 
-        rows = source_rows(
-            source, self, where=where, keep=keep, urls=cleaning.url is not None,
-            read=partial(advance, rows=0),
-        )  # fmt: skip
+        rows = source_rows(source, selection, self, read=partial(advance, rows=0))
         text_keys.draw_ahead(longest=MOST_BYTES_A_VALUE, members=LONGEST_LIST)
         bits = self._bits(rows.frame)
         reader = self.share(
@@ -239,7 +237,7 @@ class SparkEngine:
     def exchange(
         self, values: Any, work: Work, then: Work, *, reader: Callable[[], RowReader]
     ) -> StoredValues:
-        """What `then` makes of what `work` makes, values with one number together and in one task; stored.
+        """The stored results of `then` on the results of `work`; values with one number come to one task, together.
 
         `values` are stored, or rows of a source.
         """
@@ -291,8 +289,7 @@ class SparkEngine:
             if self.disk is not None:
                 shutil.move(file, self.disk / Path(target).name)
             else:
-                path = _hadoop_path(self.session, target)
-                files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
+                files, path = _open_path(self.session, target)
                 files.moveFromLocalFile(_hadoop_path(self.session, literal(file)), path)
             return self.session.read.options(**LITERALLY).parquet(target)
 
@@ -302,23 +299,17 @@ class SparkEngine:
             shutil.rmtree(self.disk / name, ignore_errors=True)
             return
         with translate_errors():
-            path = _hadoop_path(self.session, f"{self.folder}/{name}")
-            files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
+            files, path = _open_path(self.session, f"{self.folder}/{name}")
             files.delete(path, True)
 
     def close(self) -> None:
-        """Takes back what was sent to the workers."""
+        """Removes the broadcast values from the workers."""
         for sent in self._sent:
             with suppress(Exception):  # the session may be gone
                 sent.destroy()
 
     def _new_name(self) -> str:
         return f"t{next(self._names)}"
-
-
-def is_uri(path: str) -> bool:
-    """Whether only Spark can read the path: s3a://..., hdfs://..."""
-    return re.match(r"[a-z][a-z0-9+.-]*://", path, re.IGNORECASE) is not None
 
 
 def literal(path: Path) -> str:
@@ -355,8 +346,8 @@ def connect(*, master: str | None = None, scratch_at: str | None = None) -> Iter
     check_settings(master=master, scratch_at=scratch_at, memory=None)
     with ExitStack() as stack:
         private = stack.enter_context(scratch())
-        session, own = _session(master, private)
-        if own:
+        session, is_ours = _session(master, private)
+        if is_ours:
             stack.callback(session.stop)
         _check_driver(session)
         check_settings(master=session.sparkContext.master, scratch_at=scratch_at, memory=None)
@@ -383,18 +374,18 @@ def _session(master: str | None, private: Path) -> tuple[Any, bool]:
     except ImportError:
         raise EngineError(f"--engine spark needs Spark, which is not installed: {PIP}") from None
     if master is None and (running := SparkSession.getActiveSession()) is not None:
-        session, own = running.newSession(), False
+        session, is_ours = running.newSession(), False
     else:
         if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
             raise EngineError(
                 "--engine spark needs a Java runtime, and there is none: install one, such as "
                 "openjdk-17-jre-headless, or set JAVA_HOME"
             )
-        session, own = _started(SparkSession, master, private), True
+        session, is_ours = _start_session(SparkSession, master, private), True
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
     _silence()
-    return session, own
+    return session, is_ours
 
 
 def _silence() -> None:
@@ -406,7 +397,7 @@ def _silence() -> None:
             PySparkLogger.getLogger(name).disabled = True
 
 
-def _started(kind: Any, master: str | None, private: Path) -> Any:
+def _start_session(kind: Any, master: str | None, private: Path) -> Any:
     if kind.getActiveSession() is not None:
         raise EngineError("a Spark session runs in this process: use it by leaving --master out")
     builder = kind.builder
@@ -454,8 +445,7 @@ def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str
     else:
         with translate_errors():
             name = f"{scratch_at.rstrip('/')}/{PREFIX}{session.sparkContext.applicationId}"
-            path = _hadoop_path(session, name)
-            files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+            files, path = _open_path(session, name)
             jvm = session.sparkContext._jvm
             private_mode = jvm.org.apache.hadoop.fs.permission.FsPermission("700")
             if files.exists(path) or not files.mkdirs(path, private_mode):
@@ -469,6 +459,12 @@ def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str
 
 def _hadoop_path(session: Any, uri: str) -> Any:
     return session.sparkContext._jvm.org.apache.hadoop.fs.Path(uri)
+
+
+def _open_path(session: Any, uri: str) -> tuple[Any, Any]:
+    """The file system of a URI, and its path there."""
+    path = _hadoop_path(session, uri)
+    return path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration()), path
 
 
 def _send_package(context: Any) -> None:

@@ -79,8 +79,8 @@ def translate_errors() -> Iterator[None]:
         for part, (kind, message) in _ERRORS.items():
             if part in text:
                 raise kind(message) from None
-        named = getattr(error, "getCondition", getattr(error, "getErrorClass", lambda: None))
-        what = named() or type(error).__name__
+        condition = getattr(error, "getCondition", getattr(error, "getErrorClass", lambda: None))
+        what = condition() or type(error).__name__
         raise EngineError(
             f"Spark failed with {what}. Its message may quote rows, so it is not shown here: see "
             "the logs of the workers, or set spark.log.level"

@@ -59,7 +59,7 @@ class Workers(Protocol):
     def exchange(
         self, values: Any, work: Work, then: Work, *, reader: Callable[[], RowReader]
     ) -> Stored:
-        """What `then` makes of what `work` makes, values with one number together and in one task; stored."""
+        """The stored results of `then` on the results of `work`; values with one number come to one task, together."""
 
     def share(self, value: U) -> Callable[[], U]:
         """A value that is opened on the workers."""
@@ -87,7 +87,7 @@ class SparkPartitions(Partitions[T]):
         self, answers: Answers, work: Callable[[T, Columns], U]
     ) -> "SparkPartitions[U]":
         assert isinstance(answers, SharedAnswers)
-        return self.derive(partial(work_with, work=work, columns=self.share(answers.together)))
+        return self.derive(partial(work_with, work=work, columns=self.share(answers.all_columns)))
 
     def add_up(self, work: Callable[[T], Sums]) -> "SparkShards":
         stored = self.workers.exchange(
@@ -96,11 +96,11 @@ class SparkPartitions(Partitions[T]):
         return SparkShards(stored, self.text_keys)
 
     def results(self, work: Callable[[T], U]) -> Iterator[U]:
-        return self._brought(partial(derive, work=work))
+        return self._bring(partial(derive, work=work))
 
     def results_with(self, work: Callable[[T, V], U], values: Sequence[V]) -> Iterator[U]:
         shared = self.share(dict(zip(self.numbers, values, strict=True)))
-        return self._brought(partial(derive_with, work=work, values=shared))
+        return self._bring(partial(derive_with, work=work, values=shared))
 
     def share(self, value: U) -> Callable[[], U]:
         return self.workers.share(value)
@@ -108,7 +108,7 @@ class SparkPartitions(Partitions[T]):
     def set_aside(self) -> None:
         """Nothing: the disks are those of the cluster."""
 
-    def _brought(self, work: Work) -> Iterator[Any]:
+    def _bring(self, work: Work) -> Iterator[Any]:
         with closing(self.workers.run(self.stored, work, reader=self.reader)) as stored:
             for _, packed in stored.read():
                 yield unpack(packed, self.text_keys)

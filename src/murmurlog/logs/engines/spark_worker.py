@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from murmurlog.bundle.keys import NORMALISER
 from murmurlog.logs.cleaning import column_cleaners
-from murmurlog.logs.partitions import Sums, shard_ends, sum_by_key
-from murmurlog.logs.row_typer import Batch, RowTyper, together
+from murmurlog.logs.partitions import Sums, identity, shard_ends, sum_by_key
+from murmurlog.logs.row_typer import SETTINGS, Batch, RowTyper, join_chunks
 from murmurlog.logs.rows import RowCounts, RowReader, Rows, Texts, in_column
 from murmurlog.logs.text_keys import TextKeys
 from murmurlog.logs.workspace import open_workspace
@@ -42,16 +42,6 @@ SHARDS = 64  # ranges of keys, each of which one task adds up
 MEMORY = 1 << 28  # bytes for the rows of one partition; others go to a worker's disk
 ALIGNED = 64
 ELSEWHERE = bytes(8)  # in the place of the number of parts, which is never 0
-
-# Of DuckDB, as where it reads in this process; a worker has one core for a task.
-SETTINGS = {
-    "GLOBAL TimeZone": "UTC",
-    "arrow_large_buffer_size": "true",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "enable_progress_bar": "false",
-    "threads": "1",
-}
 
 Batches = Iterator[pa.RecordBatch]
 Values = Iterator[tuple[int, Any]]  # with their numbers
@@ -70,15 +60,11 @@ class PartitionTexts(Texts):
         return self.columns()[column]
 
     def __reduce__(self) -> Any:
-        return PartitionTexts, (partial(_same, self.columns()),)
-
-
-def _same(value: Any) -> Any:
-    return value
+        return PartitionTexts, (partial(identity, self.columns()),)
 
 
 class Packer:
-    """Makes bytes of values; those of larger ones than `in_rows` go to a file in a folder, if there is one.
+    """Makes bytes of values; more than `in_rows` bytes go to a file in a folder, if there is one.
 
     The numbers of the keys are in no value: they are sent once. Texts of partitions go to a file once.
     """
@@ -106,10 +92,10 @@ class Packer:
         pickler = _Pickler(head, protocol=5, buffer_callback=buffers.append)
         pickler.place = self._place_of_texts
         pickler.dump(value)
-        own = [memoryview(head.getvalue()), *(buffer.raw() for buffer in buffers)]
-        sizes = np.array([len(own), *map(len, own)], np.int64)
+        pieces = [memoryview(head.getvalue()), *(buffer.raw() for buffer in buffers)]
+        sizes = np.array([len(pieces), *map(len, pieces)], np.int64)
         parts = list[Any]()
-        for part in (sizes.tobytes(), *own):
+        for part in (sizes.tobytes(), *pieces):
             parts += [part, bytes(-len(part) % ALIGNED)]
         return parts
 
@@ -149,7 +135,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpack(packed: bytes, text_keys: TextKeys) -> Any:
-    """The value again; what is large in it stays in its file."""
+    """The value of these bytes; large arrays stay in their file."""
     if packed.startswith(ELSEWHERE):
         return _load(pickle.loads(packed[len(ELSEWHERE) :]), text_keys)
     return _whole(memoryview(packed), text_keys)
@@ -183,7 +169,7 @@ def run(
     packer: Callable[[], Packer],
     normaliser: str,
 ) -> Batches:
-    """The rows that `work` makes, if the text rules here are those of the sending process."""
+    """The rows that `work` makes; raises if the text rules here are not those of the sending process."""
     if normaliser != NORMALISER:
         raise RuntimeError("another normaliser")
     opened = reader()
@@ -208,7 +194,7 @@ def _freeze_modules() -> None:
 
 
 def _forget_zip_files() -> None:
-    """Before a task Spark has every known folder of a zip file listed again, which takes longer than small work."""
+    """Forgets the known zip files: before each task Spark lists all of them again, which takes longer than a small task."""
     for path, finder in [*sys.path_importer_cache.items()]:
         if isinstance(finder, zipimporter):
             del sys.path_importer_cache[path]
@@ -223,22 +209,22 @@ def _batch(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
 
 
 def _values(batches: Batches, reader: RowReader) -> Values:
-    """The values of a stream; one at a time is outside of Arrow."""
+    """The values of a stream, one after the other: only one is unpacked at a time."""
     for batch in batches:
         for number, value in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
             if number != COUNTS:
                 yield number, unpack(value.as_py(), reader.text_keys)
 
 
-def _grouped(batches: Batches, reader: RowReader) -> Iterator[tuple[int, Iterator[Any]]]:
+def _group_values(batches: Batches, reader: RowReader) -> Iterator[tuple[int, Iterator[Any]]]:
     """Values with one number together; rows come in order of numbers."""
     rows = (
         (number, value)
         for batch in batches
         for number, value in zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
     )
-    for number, own in groupby(rows, itemgetter(0)):
-        yield number, (unpack(value.as_py(), reader.text_keys) for _, value in own)
+    for number, group in groupby(rows, itemgetter(0)):
+        yield number, (unpack(value.as_py(), reader.text_keys) for _, value in group)
 
 
 def derive(batches: Batches, reader: RowReader, *, work: Callable[[Any], Any]) -> Values:
@@ -274,10 +260,10 @@ def split_sums(batches: Batches, reader: RowReader, *, work: Callable[[Any], Sum
 
 def merge(batches: Batches, reader: RowReader) -> Values:
     """The sums of each shard."""
-    for shard, pieces in _grouped(batches, reader):
-        every = [*pieces]
-        keys = np.concatenate([sums.keys for sums in every])
-        yield shard, sum_by_key(keys, np.concatenate([sums.sums for sums in every]))
+    for shard, pieces in _group_values(batches, reader):
+        parts = [*pieces]
+        keys = np.concatenate([sums.keys for sums in parts])
+        yield shard, sum_by_key(keys, np.concatenate([sums.sums for sums in parts]))
 
 
 def read_pieces(batches: Batches, reader: RowReader, *, typer: RowTyper) -> Values:
@@ -286,17 +272,17 @@ def read_pieces(batches: Batches, reader: RowReader, *, typer: RowTyper) -> Valu
 
     counts = RowCounts()
     with duckdb.connect() as connection:
-        for name, value in SETTINGS.items():
+        for name, value in {**SETTINGS, "threads": "1"}.items():  # a task has one core
             connection.execute(f"SET {name} = '{value}'")
-        for batch in together(batches, ROWS_A_BATCH):
-            rows, broken = Batch(batch, typer).typed(connection)
+        for batch in join_chunks(batches, ROWS_A_BATCH):
+            rows, broken = Batch(batch, typer).type_rows(connection)
             clean, own_counts = reader.clean(rows)
             counts.add(own_counts)
             counts.add(RowCounts(broken=broken))
-            for number, own in enumerate(reader.lines(clean, 0)):
-                if own.rows or not number:  # so that there is a partition, if without rows
-                    texts = [texts.take(pa.array(own.text_id)) for texts in clean.texts]
-                    yield number, (own.with_ids(np.arange(own.rows)), texts)
+            for number, lines in enumerate(reader.lines(clean, 0)):
+                if lines.rows or not number:  # so that there is a partition, if without rows
+                    texts = [texts.take(pa.array(lines.text_id)) for texts in clean.texts]
+                    yield number, (lines.with_ids(np.arange(lines.rows)), texts)
     yield COUNTS, counts
 
 
@@ -305,7 +291,7 @@ def settle(batches: Batches, reader: RowReader) -> Values:
 
     A partition with too many rows comes in parts, as where this process reads.
     """
-    for number, pieces in _grouped(batches, reader):
+    for number, pieces in _group_values(batches, reader):
         if number == COUNTS:
             total = RowCounts()
             for counts in pieces:
@@ -320,17 +306,17 @@ def settle(batches: Batches, reader: RowReader) -> Values:
             ]
             parts = replace(reader, texts=texts).partitions(lines, workspace)
             for part, rows in enumerate(parts):
-                yield number + (part << MOST_BITS), _alone(rows.load())
+                yield number + (part << MOST_BITS), _with_own_texts(rows.load())
 
 
 def _local_disk() -> Path:
-    """Where Spark lets a worker write what no other one reads."""
+    """The folder for files that only this worker reads."""
     return Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
 
 
-def _alone(rows: Rows) -> Rows:
-    """The rows with the clean texts that they have, each once."""
-    columns = [column for column in (rows.query, rows.url, *rows.kept.values()) if column]
+def _with_own_texts(rows: Rows) -> Rows:
+    """The rows with texts of their own: the clean texts that they refer to, each once."""
+    columns = [column for column in (rows.query, rows.url, *rows.kept_columns.values()) if column]
     texts = [rows.texts.take(column.ids) for column in columns]
     moved = [
         replace(column, ids=in_column(np.arange(len(column.ids)), number))
@@ -340,6 +326,8 @@ def _alone(rows: Rows) -> Rows:
         rows,
         query=moved[0],
         url=moved[1] if rows.url else None,
-        kept=dict(zip(rows.kept, moved[len(moved) - len(rows.kept) :], strict=True)),
-        texts=PartitionTexts(partial(_same, texts)),
+        kept_columns=dict(
+            zip(rows.kept_columns, moved[len(moved) - len(rows.kept_columns) :], strict=True)
+        ),
+        texts=PartitionTexts(partial(identity, texts)),
     )

@@ -21,7 +21,7 @@ class TextFile:
 
     @property
     def step(self) -> int:
-        """Of how many blocks one is looked at."""
+        """Every how many blocks one is read."""
         size = self.path.stat().st_size * (RATIO if self.compression else 1)
         return max(1, -(-size // MOST))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from murmurlog.bundle.scratch import scratch
 from murmurlog.errors import EngineError
 from murmurlog.logs.duckdb_statements import run_statement
-from murmurlog.logs.sql import quoted
+from murmurlog.logs.sql import quote
 
 NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " ": "space"}
 SNIFFED = 1 << 20  # bytes of the text
@@ -36,7 +36,7 @@ def detect(blocks: Iterable[bytes], character: str | None = None) -> Delimiter |
     """
     text = next(iter(blocks), b"")[:SNIFFED]
     lines = text[: text.rfind(b"\n") + 1].splitlines()
-    options = [f"delim = {quoted(character)}, "] if character else ["", "delim = ' ', "]
+    options = [f"delim = {quote(character)}, "] if character else ["", "delim = ' ', "]
     with scratch() as folder:
         file = folder / "lines.csv"
         file.write_bytes(
@@ -45,7 +45,7 @@ def detect(blocks: Iterable[bytes], character: str | None = None) -> Delimiter |
         for tolerance in ("", "ignore_errors = true, "):
             for option in options:
                 select = f"""SELECT Delimiter, len(Columns) AS fields, Quote, HasHeader
-                    FROM sniff_csv({quoted(str(file))}, {option}{tolerance}comment = '')"""
+                    FROM sniff_csv({quote(str(file))}, {option}{tolerance}comment = '')"""
                 try:
                     (row,) = run_statement(select).to_pylist()
                 except EngineError:  # no delimiter fits

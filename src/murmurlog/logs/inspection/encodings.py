@@ -5,21 +5,16 @@ belong to the alphabet of one of them. Most lines decide, not one: a line that i
 UTF-8 is a broken line.
 """
 
-import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from murmurlog.logs.formats import BYTE_ORDER_MARKS
 from murmurlog.logs.inspection.blocks import Spread
 
 LINES = 5_000  # that are not UTF-8 and are scored
 MOSTLY = 0.75  # what a text of such languages reaches, where rare letters count less
 MARGIN = 0.1  # between the scores of two codecs, if one is to be sure
-MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,19 +65,19 @@ _MIXED = re.compile(r"[a-zA-Z]")
 _KANA = re.compile("[\u3040-\u30ff]")
 
 
-def detect(blocks: Iterable[bytes], known: Sequence[str]) -> Encoding:
-    """The encoding of a text from its blocks of whole lines; `known` are those that may be proposed."""
+def detect(blocks: Iterable[bytes], candidates: Sequence[str]) -> Encoding:
+    """The encoding of a text from its blocks of whole lines; one of the candidates, or UTF-8 or UTF-16."""
     valid, foreign = 0, Spread(LINES)
     for number, block in enumerate(blocks):
         if number == 0:
-            for mark, name in MARKS.items():
+            for mark, name in BYTE_ORDER_MARKS.items():
                 if block.startswith(mark):
                     return Encoding(name=name, why="it begins with a byte order mark")
         if block.isascii():
             continue
         beyond = [line for line in block.split(b"\n") if not line.isascii()]
-        if _decoded(block, "utf-8") is None:
-            odd = [line for line in beyond if _decoded(line, "utf-8") is None]
+        if _decode(block, "utf-8") is None:
+            odd = [line for line in beyond if _decode(line, "utf-8") is None]
             foreign.extend(odd)
             valid -= len(odd)
         valid += len(beyond)
@@ -90,24 +85,27 @@ def detect(blocks: Iterable[bytes], known: Sequence[str]) -> Encoding:
         return Encoding(name="utf-8", why="every line is valid UTF-8")
     if valid > 9 * foreign.seen:
         return Encoding(name="utf-8", why=f"all lines but {foreign.seen:,} are valid UTF-8")
-    return _best(foreign.items, known)
+    return _best(foreign.items, candidates)
 
 
-def _best(lines: Sequence[bytes], known: Sequence[str]) -> Encoding:
+def _best(lines: Sequence[bytes], candidates: Sequence[str]) -> Encoding:
     scores = {name: score(lines, name) for name in (*LATIN, *OTHER, *EAST)}
     order = sorted(scores, key=lambda name: -scores[name])  # stable: the earlier of equals
     best = order[0]
-    text = [_decoded(line, best) for line in lines]
+    text = [_decode(line, best) for line in lines]
     near = [name for name in order[1:] if scores[name] > scores[best] - MARGIN]
-    others = [_plain(n, lines) for n in near if [_decoded(line, n) for line in lines] != text]
-    found = _plain(best, lines)
-    others = [name for name in others if name in known and name != found]
+    others = [_plain(n, lines) for n in near if [_decode(line, n) for line in lines] != text]
+    proposed = _plain(best, lines)
+    others = [name for name in others if name in candidates and name != proposed]
     if scores[best] < 0.5:  # no language of any codec: say what there is to choose from
-        others = [name for name in known if name not in (found, "utf-8", "utf-16")]
-    if found not in known:
-        found, others = next((n for n in others if n in known), "utf-8"), [*others, found]
-    why = f"it is not UTF-8; {min(1.0, scores[best]):.0%} of its letters beyond ASCII fit {found}"
-    return Encoding(name=found, why=why, others=tuple(dict.fromkeys(others)))
+        others = [name for name in candidates if name not in (proposed, "utf-8", "utf-16")]
+    if proposed not in candidates:
+        others.append(proposed)
+        proposed = next((name for name in others if name in candidates), "utf-8")
+    why = (
+        f"it is not UTF-8; {min(1.0, scores[best]):.0%} of its letters beyond ASCII fit {proposed}"
+    )
+    return Encoding(name=proposed, why=why, others=tuple(dict.fromkeys(others)))
 
 
 def _plain(name: str, lines: Sequence[bytes]) -> str:
@@ -120,7 +118,7 @@ def _plain(name: str, lines: Sequence[bytes]) -> str:
 
 def score(lines: Sequence[bytes], codec: str) -> float:
     """How well lines fit the languages of a codec: from 0 to about 1."""
-    texts = [text for line in lines if (text := _decoded(line, codec)) is not None]
+    texts = [text for line in lines if (text := _decode(line, codec)) is not None]
     decoded = len(texts) / len(lines)
     if not texts:
         return 0.0
@@ -139,9 +137,9 @@ def score(lines: Sequence[bytes], codec: str) -> float:
     alphabets = LATIN.get(codec) or OTHER[codec]
     if codec in LATIN:  # texts may be of several languages
         every = 0.9 * _weight(letters, "".join(alphabets))
-        return decoded * max(every, *(_weight(letters, each) for each in alphabets)) / total
-    found = max(_weight(letters, each) for each in alphabets) / total
-    return decoded * found / MOSTLY
+        return decoded * max(every, *(_weight(letters, alphabet) for alphabet in alphabets)) / total
+    fit = max(_weight(letters, alphabet) for alphabet in alphabets) / total
+    return decoded * fit / MOSTLY
 
 
 def _weight(letters: str, alphabet: str) -> float:
@@ -154,12 +152,12 @@ def _weight(letters: str, alphabet: str) -> float:
 def _share_of_usual(text: str, codec: str) -> float:
     """The share of characters that are usual in the codec's language; Japanese needs kana."""
     name, ranges, usual = EAST[codec]
-    found = [c for c in text if not c.isascii()]
+    characters = [c for c in text if not c.isascii()]
     kana = len(_KANA.findall(text))
-    if not found or (not usual and kana < 0.2 * len(found)):
+    if not characters or (not usual and kana < 0.2 * len(characters)):
         return 0.0
     total = 0.0
-    for c in found:
+    for c in characters:
         if usual and _KANA.match(c):
             continue
         try:
@@ -170,10 +168,10 @@ def _share_of_usual(text: str, codec: str) -> float:
             total += 1.0 if c in usual or not usual else 0.6
     # A third of a text are the most usual characters: that is as good as it gets.
     most = 1.0 if not usual else 0.73
-    return min(1.0, total / len(found) / most)
+    return min(1.0, total / len(characters) / most)
 
 
-def _decoded(line: bytes, codec: str) -> str | None:
+def _decode(line: bytes, codec: str) -> str | None:
     try:
         return line.decode(codec)
     except UnicodeDecodeError:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.errors import InputError
-from murmurlog.logs.columns import NONE, REQUIRED, ROLES, known_as, roles_of
+from murmurlog.logs.columns import NONE, REQUIRED, ROLES, match_role, roles_of
 from murmurlog.logs.encodings import ENCODINGS
 from murmurlog.logs.formats import DIALECTS, WELL_KNOWN, check_compression, is_aol
 from murmurlog.logs.formats import guess as guess_shape
@@ -36,12 +36,12 @@ from murmurlog.logs.inspection.roles import (
 )
 from murmurlog.logs.inspection.samples import (
     Sample,
-    in_utf8,
+    read_utf8,
     records,
-    some_objects,
-    some_of_duckdb,
-    some_of_parquet,
-    some_rows,
+    sample_duckdb,
+    sample_objects,
+    sample_parquet,
+    sample_rows,
 )
 from murmurlog.logs.inspection.times import STANDARD, TimeFormat
 from murmurlog.logs.postgres import look, looks_like_address, parse
@@ -80,39 +80,43 @@ class Inspection:
     @property
     def roles(self) -> dict[str, str]:
         """role -> column."""
-        found = {column.role: column.name for column in self.columns if column.role}
-        return {role: found[role] for role in ROLES if role in found}
+        columns = {column.role: column.name for column in self.columns if column.role}
+        return {role: columns[role] for role in ROLES if role in columns}
 
     @property
-    def sampled(self) -> bool:
-        """Whether only a part of the text was looked at."""
+    def is_sampled(self) -> bool:
+        """Whether only a part of the text was read."""
         return self.format != "json" and any(file.step > 1 for file in self.files)
 
 
 def inspect(
     source: str, *, encoding: str | None = None, delimiter: str | None = None
 ) -> Inspection:
-    """What the rows of a log tell about it, besides what the owner says."""
+    """How a log is written, as its rows and the owner's options say."""
     if looks_like_address(source):
         _, names = look(parse(source))
-        return _of_sample(source, "postgresql", Sample(columns={name: [] for name in names}))
+        return _inspect_sample(source, "postgresql", Sample(columns={name: [] for name in names}))
     path, _, table = source.partition("::")
-    found = files_of(path)
-    formats = {kind for kind, _ in found.values()}
-    if len(formats) > 1 or not found:
-        listed = ", ".join(f"{file.name} ({kind})" for file, (kind, _) in list(found.items())[:4])
+    formats_of_files = files_of(path)
+    formats = {kind for kind, _ in formats_of_files.values()}
+    if len(formats) > 1 or not formats_of_files:
+        examples = ", ".join(
+            f"{file.name} ({kind})" for file, (kind, _) in list(formats_of_files.items())[:4]
+        )
         raise InputError(
-            f"{path} must hold files of one format, not {listed or 'no file'}. Name one format with "
+            f"{path} must hold files of one format, not {examples or 'no file'}. Name one format with "
             "a glob, such as 'logs/*.parquet'."
         )
-    files, (kind,) = list(found), formats
+    files, (kind,) = list(formats_of_files), formats
     if files[0].suffix[1:].lower() in SHEETS:
         format_of(files[0])  # raises, and says how to save it
     if kind == "parquet":
-        return _of_sample(source, kind, some_of_parquet(files[0]))
+        return _inspect_sample(source, kind, sample_parquet(files[0]))
     if kind == "duckdb":
-        return _of_sample(source, kind, some_of_duckdb(files[0], table or None))
-    texts = tuple(TextFile(path=file, compression=packed) for file, (_, packed) in found.items())
+        return _inspect_sample(source, kind, sample_duckdb(files[0], table or None))
+    texts = tuple(
+        TextFile(path=file, compression=packed) for file, (_, packed) in formats_of_files.items()
+    )
     for file in texts:
         check_compression(file.path, file.compression)
         _check_text(file)
@@ -121,12 +125,12 @@ def inspect(
     else:
         written = encodings.detect((b for file in texts for b in file.blocks()), ENCODINGS)
     if kind in KEYED:
-        sample = some_objects(texts, written.name, array=kind == "json")
-        made = _of_sample(source, str(kind), sample)
-        settings = {**made.settings, **_encoding_setting(written)}
-        doubts = (*_encoding_doubts(written), *made.doubts)
-        return replace(made, files=texts, encoding=written, settings=settings, doubts=doubts)
-    return _of_text(source, kind, texts, written, delimiter)
+        sample = sample_objects(texts, written.name, array=kind == "json")
+        inspection = _inspect_sample(source, str(kind), sample)
+        settings = {**inspection.settings, **_encoding_setting(written)}
+        doubts = (*_encoding_doubts(written), *inspection.doubts)
+        return replace(inspection, files=texts, encoding=written, settings=settings, doubts=doubts)
+    return _inspect_text(source, kind, texts, written, delimiter)
 
 
 def _check_text(file: TextFile) -> None:
@@ -140,7 +144,7 @@ def _check_text(file: TextFile) -> None:
         )
 
 
-def _of_sample(source: str, format: str, sample: Sample) -> Inspection:
+def _inspect_sample(source: str, format: str, sample: Sample) -> Inspection:
     """The inspection of a source whose columns have names: tables and JSON."""
     facts, forms = {}, {}
     for name, values in sample.columns.items():
@@ -148,8 +152,8 @@ def _of_sample(source: str, format: str, sample: Sample) -> Inspection:
         forms[name] = form
         share = 1.0 if name in sample.typed_times else form.share if form else 0.0
         facts[name] = facts_of(values, times=share)
-    some = any(sample.columns.values())
-    roles = propose({name: each if some else None for name, each in facts.items()})
+    has_values = any(sample.columns.values())
+    roles = propose({name: values if has_values else None for name, values in facts.items()})
     _check_required(source, roles, tuple(sample.columns))
     _check_events(roles, sample.columns, facts)
     time = forms.get(roles.get("time", ""))
@@ -169,31 +173,31 @@ def _of_sample(source: str, format: str, sample: Sample) -> Inspection:
 
 def _time_of_values(values: Sequence[str]) -> TimeFormat | None:
     """The format of the times in a sample, if they are times."""
-    given = [value for value in values if value.strip()]
-    if not (forms := times.likely(given)):
+    filled = [value for value in values if value.strip()]
+    if not (forms := times.likely(filled)):
         return None
-    sample = pa.table({"v": pa.array(given, pa.string())})
-    return times.choose(times.reads(sample, forms), len(given))
+    sample = pa.table({"v": pa.array(filled, pa.string())})
+    return times.choose(times.reads(sample, forms), len(filled))
 
 
-def _by_names(found: tuple[str, ...]) -> dict[str, str]:
+def _roles_by_name(names: tuple[str, ...]) -> dict[str, str]:
     try:
-        return roles_of(found, {}, name="", text=False)
+        return roles_of(names, {}, name="", text=False)
     except InputError:
         return {}
 
 
-def _of_text(
+def _inspect_text(
     source: str,
     kind: str | None,
     files: tuple[TextFile, ...],
     encoding: Encoding,
-    given: str | None,
+    character: str | None,
 ) -> Inspection:
     """The inspection of text with fields, cut at the given delimiter or at the most likely one."""
-    if given is None and (shaped := _well_known(source, files, encoding)):
+    if character is None and (shaped := _well_known(source, files, encoding)):
         return shaped
-    delimiter = delimiters.detect(in_utf8(files[0], encoding.name), given)
+    delimiter = delimiters.detect(read_utf8(files[0], encoding.name), character)
     if delimiter is None:
         raise InputError(
             f"{files[0].path.name} has no delimiter: no comma, semicolon, tab, pipe or space "
@@ -203,13 +207,13 @@ def _of_text(
         delimiter=delimiter.character, quoted=delimiter.quoted or delimiter.character != "\t"
     )
     try:
-        first, values = some_rows(files, dialect, encoding.name, delimiter.fields)
+        first, values = sample_rows(files, dialect, encoding.name, delimiter.fields)
     except InputError:
         if delimiter.character != "\t":
             raise
         # The sniffer accepts quotes inside of fields, the reader does not: they are signs like others.
         dialect = TABS
-        first, values = some_rows(files, dialect, encoding.name, delimiter.fields)
+        first, values = sample_rows(files, dialect, encoding.name, delimiter.fields)
     if len(first) != delimiter.fields:
         raise InputError(
             f"the first line of {files[0].path.name} has {len(first)} of the {delimiter.fields} fields of most "
@@ -266,16 +270,16 @@ def _of_text(
 
 def _well_known(source: str, files: tuple[TextFile, ...], encoding: Encoding) -> Inspection | None:
     """The inspection of the files of a well-known log."""
-    first, fields = some_rows(files[:1], TABS, encoding.name, 5, most=1)
+    first, fields = sample_rows(files[:1], TABS, encoding.name, 5, most=1)
     guessed = {"shape": "aol"} if is_aol([name.strip() for name in first]) else None
     settings = guessed or guess_shape(files[0].path, files[0].compression)
     if "shape" not in settings:
         return None
     shape = WELL_KNOWN[settings["shape"]]
     if shape.least > 5 or shape.most != 5:
-        _, fields = some_rows(files[:1], TABS, encoding.name, shape.most, most=1)
-    named = encoding.name not in ("utf-8", "gb18030" if shape.name == "sogou" else "utf-8")
-    if named or (shape.name == "sogou" and encoding.name == "utf-8"):
+        _, fields = sample_rows(files[:1], TABS, encoding.name, shape.most, most=1)
+    unusual = encoding.name not in ("utf-8", "gb18030" if shape.name == "sogou" else "utf-8")
+    if unusual or (shape.name == "sogou" and encoding.name == "utf-8"):
         settings = {**settings, "encoding": encoding.name}
     values = dict(zip(shape.columns, fields, strict=True))
     return Inspection(
@@ -283,7 +287,7 @@ def _well_known(source: str, files: tuple[TextFile, ...], encoding: Encoding) ->
         format=shape.name,
         files=files,
         encoding=encoding,
-        columns=_columns(values, _by_names(shape.columns)),
+        columns=_columns(values, _roles_by_name(shape.columns)),
         settings=settings,
         doubts=_encoding_doubts(encoding),
     )
@@ -298,32 +302,32 @@ def _time_of_files(
 ) -> TimeFormat | None:
     """The format of the times in a column of all records."""
     forms = times.likely([value for value in sample if value.strip()])
-    given = 0
+    count = 0
 
     def batches() -> Iterator[pa.RecordBatch]:
-        nonlocal given
+        nonlocal count
         for file in files:
             for number, block in enumerate(records(file, dialect, encoding.name)):
                 rows = np.arange(len(block)) >= (1 if number == 0 else 0)
                 column = block.at(rows).column(place)
                 filled = column.filter(pc.not_equal(pc.utf8_trim_whitespace(column), ""))
-                given += len(filled)
+                count += len(filled)
                 yield pa.record_batch({"v": filled})
 
     reader = pa.RecordBatchReader.from_batches(pa.schema({"v": pa.string()}), batches())
-    found = times.reads(reader, forms)  # first, since it counts what is given
-    return times.choose(found, given)
+    formats = times.reads(reader, forms)  # first, since it counts what is given
+    return times.choose(formats, count)
 
 
 def _columns(values: Mapping[str, Sequence[str]], roles: Mapping[str, str]) -> tuple[Column, ...]:
     role_of = {name: role for role, name in roles.items()}
     return tuple(
-        Column(name=name, role=role_of.get(name), samples=_some(column))
+        Column(name=name, role=role_of.get(name), samples=_first_values(column))
         for name, column in values.items()
     )
 
 
-def _some(values: Sequence[str]) -> tuple[str, ...]:
+def _first_values(values: Sequence[str]) -> tuple[str, ...]:
     """The first few different values, shortened."""
     distinct = dict.fromkeys(value.strip() for value in values[:1000] if value.strip())
     return tuple(v if len(v) <= WIDEST else v[: WIDEST - 3] + "..." for v in [*distinct][:SHOWN])
@@ -339,7 +343,7 @@ def _settings(
 ) -> dict[str, Any]:
     """The options that say what columns are for and how their values are written."""
     settings: dict[str, Any] = {}
-    if keyed or _by_names(names) != roles:
+    if keyed or _roles_by_name(names) != roles:
         settings["columns"] = _explicit(roles, names)
     if time and time.format != STANDARD:
         settings["time_format"] = time.format
@@ -360,7 +364,7 @@ def _explicit(roles: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str
             f"the column {unwritable[0]!r:.80} has a comma or outer spaces in its name, and --columns lists "
             "names with commas: rename it"
         )
-    unwanted = {role: NONE for role in ROLES if role not in roles and known_as(role, names)}
+    unwanted = {role: NONE for role in ROLES if role not in roles and match_role(role, names)}
     return {**roles, **unwanted}
 
 
@@ -382,12 +386,12 @@ def _encoding_setting(encoding: Encoding) -> dict[str, Any]:
 def _encoding_doubts(encoding: Encoding) -> tuple[str, ...]:
     if encoding.sure:
         return ()
-    listed = ", ".join(encoding.others)
-    return (f"The encoding is not clear: {encoding.name} is proposed; others are {listed}.",)
+    names = ", ".join(encoding.others)
+    return (f"The encoding is not clear: {encoding.name} is proposed; others are {names}.",)
 
 
 def _is_value(text: str) -> bool:
-    """Whether a field of a first line is no name: the sniffer takes urls and most times for text."""
+    """Whether a field of a first line is a value, not a name: the sniffer takes urls and most times for text."""
     facts = facts_of([text], times=float(len(times.likely([text])) > 1))
     return bool(not text or facts.numbers or facts.urls or facts.times)
 
@@ -403,8 +407,8 @@ def _header_doubts(names: Sequence[str], facts: Iterable[Facts]) -> tuple[str, .
 def _time_doubts(time: TimeFormat | None) -> tuple[str, ...]:
     if time is None or not time.others:
         return ()
-    listed = ", ".join(other or "the standard one" for other in time.others)
-    return (f"The format of times is not clear: {time.name} is proposed; {listed} fits as well.",)
+    names = ", ".join(other or "the standard one" for other in time.others)
+    return (f"The format of times is not clear: {time.name} is proposed; {names} fits as well.",)
 
 
 def _clock_doubts(time: TimeFormat | None, columns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -422,10 +426,10 @@ def _clock_doubts(time: TimeFormat | None, columns: Mapping[str, Sequence[str]])
     )
 
 
-def _check_required(name: str, roles: Mapping[str, str], found: tuple[str, ...]) -> None:
+def _check_required(name: str, roles: Mapping[str, str], columns: tuple[str, ...]) -> None:
     if missing := [role for role in REQUIRED if role not in roles]:
         raise InputError(
-            f"no column of {name_of(name)} looks like a {' or a '.join(missing)}. Found: {', '.join(found)}. A "
+            f"no column of {name_of(name)} looks like a {' or a '.join(missing)}. Found: {', '.join(columns)}. A "
             "log needs a column that tells users apart and one with their queries."
         )
 
@@ -453,8 +457,8 @@ def _check_events(
 
 
 def _no_header(path: Path, delimiter: Delimiter, facts: Mapping[int, Facts]) -> str:
-    named = {str(place): each for place, each in facts.items()}
-    role_of = {place: role for role, place in propose(named).items()}
+    by_place = {str(place): column for place, column in facts.items()}
+    role_of = {place: role for role, place in propose(by_place).items()}
     line = delimiter.character.join(
         role_of.get(str(place), f"column{place + 1}") for place in sorted(facts)
     )

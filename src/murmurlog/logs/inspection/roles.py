@@ -66,20 +66,20 @@ class Facts:
 
 def facts_of(values: Sequence[str], *, times: float) -> Facts:
     """The facts of a sample of a column."""
-    given = [value for value in (value.strip() for value in values) if value]
-    missing = [text for text in _MISSING if text in set(given)]
-    given = [value for value in given if value not in missing]
-    n = len(given) or 1
+    filled = [value for value in (value.strip() for value in values) if value]
+    missing = [text for text in _MISSING if text in set(filled)]
+    filled = [value for value in filled if value not in missing]
+    n = len(filled) or 1
     return Facts(
-        filled=len(given) / (len(values) or 1),
-        distinct=len(set(given)) / n,
+        filled=len(filled) / (len(values) or 1),
+        distinct=len(set(filled)) / n,
         times=times,
-        urls=sum(bool(_URL.fullmatch(value)) for value in given) / n,
-        numbers=sum(value.replace(".", "", 1).isdecimal() for value in given) / n,
-        spaced=sum(" " in value for value in given) / n,
-        letters=sum(any(c.isalpha() for c in value) for value in given) / n,
-        nested=sum(value[0] + value[-1] in ("{}", "[]") for value in given) / n,
-        constant=len(given) >= SEVERAL and len(set(given)) == 1,
+        urls=sum(bool(_URL.fullmatch(value)) for value in filled) / n,
+        numbers=sum(value.replace(".", "", 1).isdecimal() for value in filled) / n,
+        spaced=sum(" " in value for value in filled) / n,
+        letters=sum(any(c.isalpha() for c in value) for value in filled) / n,
+        nested=sum(value[0] + value[-1] in ("{}", "[]") for value in filled) / n,
+        constant=len(filled) >= SEVERAL and len(set(filled)) == 1,
         missing=tuple(missing),
     )
 
@@ -93,13 +93,13 @@ def propose(columns: Mapping[str, Facts | None]) -> dict[str, str]:
         (not (role in REQUIRED and facts and facts.constant), fit, -place, role, name)
         for place, (name, facts) in enumerate(columns.items())
         for role in ROLES
-        if (fit := named_for(role, name) + _content(role, facts)) > _least(role)
+        if (fit := fit_name(role, name) + _content(role, facts)) > _least(role)
     ]
-    found: dict[str, str] = {}
+    roles: dict[str, str] = {}
     for *_, role, name in sorted(fits, reverse=True):
-        if role not in found and name not in found.values():
-            found[role] = name
-    return {role: found[role] for role in ROLES if role in found}
+        if role not in roles and name not in roles.values():
+            roles[role] = name
+    return {role: roles[role] for role in ROLES if role in roles}
 
 
 def _least(role: str) -> float:
@@ -107,16 +107,16 @@ def _least(role: str) -> float:
     return 0.9 if role in REQUIRED else 1.4
 
 
-def named_for(role: str, name: str) -> float:
+def fit_name(role: str, name: str) -> float:
     """How well a name fits a role: a known name, or one with a known name in it."""
     plain = plain_name(name)
-    known = (*map(plain_name, (*NAMES[role], *FOREIGN[role])), *WORDS[role])
-    if plain in known:
+    usual_names = (*map(plain_name, (*NAMES[role], *FOREIGN[role])), *WORDS[role])
+    if plain in usual_names:
         # Which of two columns with known names: the one with the more usual name.
-        return EXACT - 0.01 * known.index(plain)
+        return EXACT - 0.01 * usual_names.index(plain)
     parts = {plain_name(part) for part in re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name)}
-    inside = any(word in plain for word in known if len(word) > 4)
-    return PARTIAL if parts & set(known) or inside else 0.0
+    inside = any(word in plain for word in usual_names if len(word) > 4)
+    return PARTIAL if parts & set(usual_names) or inside else 0.0
 
 
 def plain_name(name: str) -> str:
@@ -135,7 +135,7 @@ def has_ids(name: str, facts: Facts) -> bool:
 
 def is_known(name: str) -> bool:
     """Whether a name is known for a role."""
-    return any(named_for(role, name) >= EXACT - 1 for role in ROLES)
+    return any(fit_name(role, name) >= EXACT - 1 for role in ROLES)
 
 
 def _content(role: str, facts: Facts | None) -> float:

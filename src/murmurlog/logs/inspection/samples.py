@@ -36,14 +36,14 @@ class Sample:
     typed_times: tuple[str, ...] = ()  # columns whose type is that of times
 
 
-def in_utf8(file: TextFile, encoding: str, *, whole: bool = False) -> Iterator[bytes]:
+def read_utf8(file: TextFile, encoding: str, *, whole: bool = False) -> Iterator[bytes]:
     """The blocks of a text file in UTF-8, cut after line feeds; what cannot be decoded is replaced.
 
     `whole`: of a large file, too.
     """
     if whole or encoding == "utf-16":
         yield from whole_lines(
-            text.encode("utf-8", "replace") for text in _decoded(file.whole(), encoding)
+            text.encode("utf-8", "replace") for text in _decode(file.whole(), encoding)
         )
     elif encoding == "utf-8":
         yield from file.blocks()
@@ -52,7 +52,7 @@ def in_utf8(file: TextFile, encoding: str, *, whole: bool = False) -> Iterator[b
             yield block.decode(encoding, "replace").encode()
 
 
-def _decoded(stream: Iterable[bytes], encoding: str) -> Iterator[str]:
+def _decode(stream: Iterable[bytes], encoding: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     for piece in stream:
         yield decoder.decode(piece)
@@ -60,13 +60,13 @@ def _decoded(stream: Iterable[bytes], encoding: str) -> Iterator[str]:
 
 def records(file: TextFile, dialect: Dialect, encoding: str) -> Iterator[Records]:
     """The records of a text file that are not empty, the first one included."""
-    stream = in_utf8(file, encoding)
-    for each in cut(stream, dialect, encoding="utf-8", broken={}, name=file.path.name):
-        if len(kept := each.at(~each.empty)):
-            yield kept
+    stream = read_utf8(file, encoding)
+    for block in cut(stream, dialect, encoding="utf-8", broken={}, name=file.path.name):
+        if len(rows := block.at(~block.empty)):
+            yield rows
 
 
-def some_rows(
+def sample_rows(
     files: Sequence[TextFile],
     dialect: Dialect,
     encoding: str,
@@ -88,16 +88,16 @@ def some_rows(
             places = places[places > 0] if number == 0 else places
             chosen = places[:: max(1, len(places) // ROWS_A_BLOCK)]
             for place, column in enumerate(columns):
-                taken = block.column(place).take(pa.array(chosen))
-                column += ["" if value is None else value for value in taken.to_pylist()]
+                values_of_field = block.column(place).take(pa.array(chosen))
+                column += ["" if value is None else value for value in values_of_field.to_pylist()]
     return first, columns
 
 
-def some_objects(files: Sequence[TextFile], encoding: str, *, array: bool) -> Sample:
+def sample_objects(files: Sequence[TextFile], encoding: str, *, array: bool) -> Sample:
     """The keys of JSON objects, and values of some of them."""
     rows: list[dict[str, Any]] = []
     for file in files:
-        blocks = in_utf8(file, encoding, whole=array)
+        blocks = read_utf8(file, encoding, whole=array)
         for block in array_lines(blocks, file.path.name) if array else blocks:
             lines = block.split(b"\n")
             for line in lines[:: max(1, len(lines) // ROWS_A_BLOCK)]:
@@ -114,7 +114,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def some_of_parquet(file: Path) -> Sample:
+def sample_parquet(file: Path) -> Sample:
     """The columns of a Parquet file, and their first values."""
     try:
         with pq.ParquetFile(file) as stored:
@@ -126,7 +126,7 @@ def some_of_parquet(file: Path) -> Sample:
     return _of_arrow(table)
 
 
-def some_of_duckdb(file: Path, table: str | None) -> Sample:
+def sample_duckdb(file: Path, table: str | None) -> Sample:
     """The columns of a table in a DuckDB file, and their first values."""
     name = table_of(file, table)
     try:

@@ -1,4 +1,4 @@
-"""The format of a column of times: the one that reads most of its values as moments of our age.
+"""The format of a column of times: the one that reads most of its values as times from 1990 to 2100.
 
 Day and month are told apart by the values where one exceeds 12. Where too few values do, both formats
 are possible, and the owner is told so: one row must not decide.
@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from murmurlog.logs.duckdb_statements import run_statement
-from murmurlog.logs.sql import quoted
+from murmurlog.logs.sql import quote
 from murmurlog.logs.times import COMMON_FORMATS
 
 STANDARD = ""  # what is read without --time-format: ISO 8601 and Unix time
@@ -83,7 +83,7 @@ def reads(values: Any, formats: Sequence[str]) -> list[Read]:
         f"count(t{i}), sum(epoch(t{i})), min(t{i}), max(t{i})" for i in range(len(formats))
     )
     (row,) = run_statement(
-        f"SELECT {facts} FROM (SELECT {times} FROM sample)", sample=values
+        f"SELECT {facts} FROM (SELECT {times} FROM sample)", tables={"sample": values}
     ).to_pylist()
     quads = zip(*(iter(row.values()),) * 4, strict=True)
     return [
@@ -94,7 +94,7 @@ def reads(values: Any, formats: Sequence[str]) -> list[Read]:
 
 
 def _time_sql(form: str) -> str:
-    """SQL: the moment of the text v in UTC if it is of our age, else null."""
+    """SQL: the time of the text v in UTC if its year is plausible, else null."""
     text = "trim(v)"
     if form == STANDARD:
         number = f"try_cast({text} AS DOUBLE)"
@@ -105,24 +105,24 @@ def _time_sql(form: str) -> str:
             f"ELSE try_cast({text} AS TIMESTAMP) END"
         )
     else:
-        value = f"try_strptime({text}, {quoted(form)})"
+        value = f"try_strptime({text}, {quote(form)})"
         if "%z" in form:
             value = f"({value} AT TIME ZONE 'UTC')"
     return f"CASE WHEN year({value}) BETWEEN {EARLIEST} AND {LATEST} THEN ({value})::TIMESTAMP END"
 
 
-def choose(found: Sequence[Read], values: int) -> TimeFormat | None:
+def choose(formats: Sequence[Read], values: int) -> TimeFormat | None:
     """The format of most values, and those that are as likely; None if none reads half of them.
 
     Of equally likely formats the first is that by which the log spans less time: with day and month
     exchanged a log of one month is spread over a year.
     """
-    if not found or not values:
+    if not formats or not values:
         return None
-    most = max(read.values for read in found)
+    most = max(read.values for read in formats)
     if most < values / 2:
         return None
-    best = [read for read in found if read.values >= most - NEAR * values]
+    best = [read for read in formats if read.values >= most - NEAR * values]
     distinct = list({(read.values, read.sum): read for read in reversed(best)}.values())
     distinct.sort(key=lambda read: (read.format != STANDARD, read.last - read.first))
     first = distinct[0]

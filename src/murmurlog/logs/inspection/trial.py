@@ -45,7 +45,7 @@ def try_reading(
 ) -> Trial:
     """What a release would read; of a large text a sample is read, from a private copy."""
     options = ReadOptions(**settings)
-    if not inspection.sampled:
+    if not inspection.is_sampled:
         return _try(inspection.source, options, memory, say, sampled=False)
     with scratch() as outer:
         folder = outer / "rows"

@@ -65,8 +65,8 @@ def _chances(query: Ints, intent: Ints, page: Ints) -> npt.NDArray[np.float32]:
     for place in range(text.PAGE):
         attractiveness, of_intent = text.result(query, 1 + place + text.PAGE * page)
         examination = np.where(page == 0, EXAMINATION[0][place], EXAMINATION[1][place])
-        there = (examination * attractiveness).astype(np.float32) * part
-        chances[:, place] = np.where(of_intent == meant, there, OTHER_INTENT * there)
+        chance = (examination * attractiveness).astype(np.float32) * part
+        chances[:, place] = np.where(of_intent == meant, chance, OTHER_INTENT * chance)
     site = (kind == text.SITE) & (page == 0)
     chances[site] *= np.float32(OTHERS_OF_SITE)
     chances[site, 0] = FIRST_OF_SITE

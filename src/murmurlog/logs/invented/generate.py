@@ -1,4 +1,4 @@
-"""Generated search logs: reproducible, shaped like real ones, without real users.
+"""Synthetic search logs: reproducible, shaped like real ones, without real users.
 
 Two models (docs/explanation/generate.md). The plain one: users' activity is log-normal; a user's
 rows fall into sessions; a query is one of a shared list with Zipf-Mandelbrot popularity, or the
@@ -25,7 +25,7 @@ from murmurlog.logs.invented.populations import POPULATIONS, numbers
 from murmurlog.logs.invented.populations import sizes as draw_sizes
 from murmurlog.logs.invented.texts import WORDS, Ints
 from murmurlog.logs.source import format_of
-from murmurlog.logs.sql import quoted
+from murmurlog.logs.sql import quote
 
 ROWS_A_USER = 40
 DAYS = 90
@@ -47,8 +47,8 @@ MOST_ROWS = 2_000_000_000  # all are held in memory
 
 
 @dataclass(frozen=True, kw_only=True)
-class Invented:
-    """An invented log: its rows and how it was made."""
+class SyntheticLog:
+    """A synthetic log: its rows and how it was generated."""
 
     table: pa.Table  # user, time, query, url, rank
     rows: int
@@ -58,14 +58,46 @@ class Invented:
     labels: pa.Table | None = None  # kind, query, target: what was planted
 
 
+def generate(
+    *,
+    rows: int,
+    out: str | Path | None = None,
+    seed: int = 1,
+    like: str | None = None,
+    labels: str | Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> SyntheticLog:
+    """A synthetic search log of so many rows: shaped like a real one, without real users.
+
+    The same seed gives the same log. `like` is "aol" or "zealous". The log is written to `out`, in the
+    format that its ending names, and what was planted in it to `labels`.
+    """
+    target = None if out is None else Path(out)
+    planted = None if labels is None else Path(labels)
+    if target:
+        check_target(target)
+    if planted:
+        if target is None:
+            raise UsageError("labels are written beside a log: give out, too")
+        check_labels(planted, like=like, out=target)
+    say(f"inventing {rows} rows")
+    log = invent(rows=rows, seed=seed, like=like, say=say)
+    if target:
+        say(f"writing {target.name}")
+        write(log, target)
+    if planted:
+        write_labels(log, planted)
+    return log
+
+
 def invent(
     *,
     rows: int,
     seed: int,
     like: str | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Invented:
-    """An invented log of exactly this many rows; the same for the same seed.
+) -> SyntheticLog:
+    """A synthetic log of exactly this many rows; the same for the same seed.
 
     With `like` its users are a part of that population, as many as make that many rows on average.
     """
@@ -82,7 +114,7 @@ def invent(
     return _from_population(rows=rows, seed=seed, like=like, advance=measure(say, total=rows))
 
 
-def _plain(*, rows: int, seed: int) -> Invented:
+def _plain(*, rows: int, seed: int) -> SyntheticLog:
     """A log of the plain model."""
     rng = np.random.default_rng(seed)
     user = _users(rng, rows)
@@ -91,10 +123,10 @@ def _plain(*, rows: int, seed: int) -> Invented:
     words = _vocabulary(rng)
     rank = np.minimum(rng.geometric(0.55, rows), 10)
     clicked = rng.random(rows) < CLICKED
-    return Invented(
+    return SyntheticLog(
         table=pa.table(
             {
-                "user": text.coded(user, [f"u{i:07d}" for i in rng.permutation(user[-1] + 1)]),
+                "user": text.decode(user, [f"u{i:07d}" for i in rng.permutation(user[-1] + 1)]),
                 "time": pa.array(FIRST_DAY + time.astype("timedelta64[us]")),
                 "query": text.plain_texts(query, words),
                 "url": text.plain_urls(query, rank, clicked, words),
@@ -137,14 +169,14 @@ def check_labels(labels: Path, *, like: str | None, out: Path) -> None:
     check_target(labels, flag="--labels", kinds=LABELS)
 
 
-def write(log: Invented, out: Path) -> None:
+def write(log: SyntheticLog, out: Path) -> None:
     """Writes the rows by time, in the format of the file's extension."""
     check_target(out)
     order = "" if log.like else "ORDER BY time"  # drawn logs are in order already
     _copy(log.table, out, seed=log.seed, order=order)
 
 
-def write_labels(log: Invented, labels: Path) -> None:
+def write_labels(log: SyntheticLog, labels: Path) -> None:
     """Writes the planted labels, as Parquet or CSV by the file's extension."""
     check_labels(labels, like=log.like, out=Path())
     _copy(log.labels, labels, seed=log.seed, order="ORDER BY ALL")
@@ -160,7 +192,8 @@ def _copy(table: pa.Table, out: Path, *, seed: int, order: str) -> None:
         options += f", COMPRESSION {compression}"
     try:
         run_statement(
-            f"COPY (FROM invented {order}) TO {quoted(str(out))} ({options})", invented=table
+            f"COPY (FROM invented {order}) TO {quote(str(out))} ({options})",
+            tables={"invented": table},
         )
     except EngineError as error:
         raise DiskError(f"cannot write {out.name}: {error.__cause__}") from None
@@ -171,7 +204,7 @@ def _copy(table: pa.Table, out: Path, *, seed: int, order: str) -> None:
 
 def _from_population(
     *, rows: int, seed: int, like: str, advance: Callable[[int], None]
-) -> Invented:
+) -> SyntheticLog:
     """A log of users of a population: drawn as numbers, then given texts."""
     population = POPULATIONS[like]
     rng = np.random.default_rng(seed)
@@ -186,7 +219,7 @@ def _from_population(
     spelled = text.texts(queries)
     names = pa.array([f"u{i:07d}" for i in rng.permutation(users)])
     moment = np.datetime64(population.first_day, "us") + time.astype("timedelta64[s]")
-    return Invented(
+    return SyntheticLog(
         table=pa.table(
             {
                 "user": _take(names, pa.array(user)),
@@ -241,14 +274,14 @@ def _query_ids(rng: np.random.Generator, user: Ints) -> Ints:
     weights = (np.arange(1, rows + 1) + ZIPF_Q) ** -ZIPF_S
     steps = np.cumsum(weights)
     shared = np.searchsorted(steps, rng.random(rows) * steps[-1])
-    own = rows + np.arange(rows)
+    unique = rows + np.arange(rows)
     kind = rng.random(rows)
-    query = np.where(kind < SHARED, shared, own)
+    query = np.where(kind < SHARED, shared, unique)
     again = kind >= SHARED + OWN
     again[0] = False
     again[1:] &= user[1:] == user[:-1]
-    asked = np.maximum.accumulate(np.where(again, 0, np.arange(rows)))
-    return np.asarray(query[asked])
+    origin = np.maximum.accumulate(np.where(again, 0, np.arange(rows)))
+    return np.asarray(query[origin])
 
 
 def _vocabulary(rng: np.random.Generator) -> npt.NDArray[np.str_]:

@@ -80,19 +80,19 @@ def draw_missions(
 ) -> Missions:
     """The missions of users, in ascending runs of users."""
     b, size, first = behaviour, len(user), begins(user)
-    drawn, wrong = _first_queries(rng, b, seed=seed, user=user)
+    bases, wrong = _first_queries(rng, b, seed=seed, user=user)
     new_session = first | (rng.random(size) < b.new_session)
     changes = ~new_session & (rng.random(size) < b.reformulates)
     fixed = _after(wrong & ~changes) & ~first & (rng.random(size) < FIXED)
     new_session &= ~fixed
-    changes = _going_on(drawn, changes | fixed)
-    site = (text.kind_of(drawn) == text.SITE) & ~changes
+    changes = _continue_missions(bases, changes | fixed)
+    site = (text.kind_of(bases) == text.SITE) & ~changes
     retried = _after(site) & ~new_session & (rng.random(size) < RETRIED)
     changes |= retried
     new_session |= (site | _after(site)) & ~retried & (rng.random(size) < ALONE)
     wrong &= ~changes
     start = np.maximum.accumulate(np.where(changes, 0, np.arange(size)))  # of each place's mission
-    base = _returned(rng, b.returns, drawn[start], user=user, at=~changes & ~wrong)[start]
+    base = _revisit(rng, b.returns, bases[start], user=user, at=~changes & ~wrong)[start]
     special = (rng.random(size) < np.where(changes, SPECIAL_LATER, SPECIAL_FIRST)) & _varies(base)
     special &= ~fixed & ~wrong
     variant = np.minimum(rng.geometric(PREFERRED, size), text.SPECIALS) - 1
@@ -105,7 +105,7 @@ def draw_missions(
     moves = np.bitwise_xor.accumulate(sibling)
     base = _other_form(rng, base ^ moves ^ moves[start], start=start)
     return Missions(
-        query=_spelled(base, variant, special=special, wrong=wrong),
+        query=_spell(base, variant, special=special, wrong=wrong),
         intent=np.searchsorted(INTENTS, rng.random(size), side="right")[start],
         new_session=new_session,
         specialised=special & changes & ~moved & ~_after(special | wrong),
@@ -122,10 +122,10 @@ def _varies(query: Ints) -> Facts:
     return np.asarray(text.kind_of(query) <= text.OWN)
 
 
-def _going_on(drawn: Ints, changes: Facts) -> Facts:
+def _continue_missions(bases: Ints, changes: Facts) -> Facts:
     """Where the last query is changed, if the mission's first is one that users change."""
-    start = np.maximum.accumulate(np.where(changes, 0, np.arange(len(drawn))))
-    return np.asarray(changes & _varies(drawn[start]))
+    start = np.maximum.accumulate(np.where(changes, 0, np.arange(len(bases))))
+    return np.asarray(changes & _varies(bases[start]))
 
 
 def _first_queries(
@@ -147,8 +147,8 @@ def _first_queries(
     query[wrong] = _zipf(rng.random(int(wrong.sum())), size=text.VARIED, s=b.zipf_s, q=b.zipf_q)
     edge = b.wrong
     for kind, (share, number) in others.items():
-        there = (chance >= edge) & (chance < edge + share)
-        query[there] = text.pack(kind, number[there])
+        mask = (chance >= edge) & (chance < edge + share)
+        query[mask] = text.pack(kind, number[mask])
         edge += share
     return query, wrong
 
@@ -168,17 +168,17 @@ def _interesting(
     The most asked ones stay: there a few places are a large step in popularity.
     """
     group = len(text.TOPICS) * text.SIBLINGS
-    which = rng.random(len(query))
-    topic = text.uniform(2 * user + (which < INTERESTED / 2), seed + 4) * len(text.TOPICS)
+    draw = rng.random(len(query))
+    topic = text.uniform(2 * user + (draw < INTERESTED / 2), seed + 4) * len(text.TOPICS)
     near = query // group * group + topic.astype(np.int64) * text.SIBLINGS + query % text.SIBLINGS
-    there = (which < INTERESTED) & (query >= 10 * group) & (query < shared - group)
-    return np.where(there, near, query)
+    mask = (draw < INTERESTED) & (query >= 10 * group) & (query < shared - group)
+    return np.where(mask, near, query)
 
 
 def _favourites(rng: np.random.Generator, *, seed: int, user: Ints) -> Ints:
     """For each place one of its user's favourite sites, always spelled the same way."""
-    which = np.minimum(rng.geometric(0.5, len(user)), FAVOURITES)
-    favourite = user * (FAVOURITES + 1) + which
+    number = np.minimum(rng.geometric(0.5, len(user)), FAVOURITES)
+    favourite = user * (FAVOURITES + 1) + number
     site = _zipf(text.uniform(favourite, seed + 2), size=text.SITES, s=SITE_S, q=SITE_Q)
     form = (text.uniform(favourite, seed + 3) * text.FORMS).astype(np.int64)
     return np.asarray(site * text.FORMS + form)
@@ -186,29 +186,29 @@ def _favourites(rng: np.random.Generator, *, seed: int, user: Ints) -> Ints:
 
 def _other_form(rng: np.random.Generator, query: Ints, *, start: Ints) -> Ints:
     """The queries, but after the first of its mission each name of a site in a form other than the last."""
-    there = np.flatnonzero((text.kind_of(query) == text.SITE) & (start < np.arange(len(query))))
+    places = np.flatnonzero((text.kind_of(query) == text.SITE) & (start < np.arange(len(query))))
     step = np.zeros(len(query), np.int64)
-    step[there] = rng.integers(1, text.FORMS, len(there))
+    step[places] = rng.integers(1, text.FORMS, len(places))
     steps = np.cumsum(step)
     number = query & (text.NUMBERS - 1)
     form = (number + steps - steps[start]) % text.FORMS
     return np.where(step > 0, query - number % text.FORMS + form, query)
 
 
-def _returned(rng: np.random.Generator, share: float, base: Ints, *, user: Ints, at: Facts) -> Ints:
+def _revisit(rng: np.random.Generator, share: float, base: Ints, *, user: Ints, at: Facts) -> Ints:
     """The base queries, some at these places replaced by that of an earlier mission of the user."""
     place = np.arange(len(user))
     first = np.maximum.accumulate(np.where(begins(user), place, 0))
     earlier = first + (rng.random(len(user)) * (place - first)).astype(np.int64)
-    there = at & (rng.random(len(user)) < share) & _varies(base[earlier])
-    return np.where(there, base[earlier], base)
+    mask = at & (rng.random(len(user)) < share) & _varies(base[earlier])
+    return np.where(mask, base[earlier], base)
 
 
-def _spelled(base: Ints, variant: Ints, *, special: Facts, wrong: Facts) -> Ints:
+def _spell(base: Ints, variant: Ints, *, special: Facts, wrong: Facts) -> Ints:
     """The numbers of queries, from those of base queries and their form."""
-    own = text.kind_of(base) == text.OWN
+    is_own = text.kind_of(base) == text.OWN
     number = (base & (text.NUMBERS - 1)) * text.SPECIALS + variant
-    kind = np.where(own, text.OWN_SPECIAL, text.SPECIAL) << text.KIND_BITS
+    kind = np.where(is_own, text.OWN_SPECIAL, text.SPECIAL) << text.KIND_BITS
     query = np.where(special, number + kind, base)
     slip = base[wrong] * text.WRONGS + variant[wrong] % text.WRONGS
     query[wrong] = text.pack(text.WRONG, slip)

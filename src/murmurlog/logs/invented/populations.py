@@ -23,57 +23,13 @@ STEP = 1 << 27  # seconds between the clocks of two users: more than any log las
 
 # How many sessions start in each hour, from midnight, on working days and at weekends.
 WORKING_DAY = (
-    3,
-    2,
-    1.3,
-    1,
-    1,
-    1.3,
-    2.2,
-    3.6,
-    5,
-    6,
-    6.4,
-    6.6,
-    6.6,
-    6.6,
-    6.6,
-    6.8,
-    7,
-    7,
-    7.2,
-    7.8,
-    8,
-    7.6,
-    6.2,
-    4.4,
-)
+    3, 2, 1.3, 1, 1, 1.3, 2.2, 3.6, 5, 6, 6.4, 6.6,
+    6.6, 6.6, 6.6, 6.8, 7, 7, 7.2, 7.8, 8, 7.6, 6.2, 4.4,
+)  # fmt: skip
 WEEKEND = (
-    4,
-    3,
-    2,
-    1.3,
-    1,
-    1,
-    1.4,
-    2.4,
-    4,
-    5.4,
-    6.2,
-    6.6,
-    6.6,
-    6.4,
-    6.2,
-    6.2,
-    6.2,
-    6.2,
-    6.2,
-    6.4,
-    6.6,
-    6.4,
-    5.4,
-    4.2,
-)
+    4, 3, 2, 1.3, 1, 1, 1.4, 2.4, 4, 5.4, 6.2, 6.6,
+    6.6, 6.4, 6.2, 6.2, 6.2, 6.2, 6.2, 6.4, 6.6, 6.4, 5.4, 4.2,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +80,8 @@ def numbers(
     """
     cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // CHUNK)) + 1
     chunks, special = [], []
-    for some in np.split(np.arange(len(sizes)), cuts):
-        columns, specialised = _rows(rng, population, seed=seed, some=some, sizes=sizes[some])
+    for users in np.split(np.arange(len(sizes)), cuts):
+        columns, specialised = _rows(rng, population, seed=seed, users=users, sizes=sizes[users])
         chunks.append(columns)
         special.append(specialised)
         advance(len(columns[0]))
@@ -141,45 +97,45 @@ def sizes(rng: np.random.Generator, *, rows: int, users: int, sigma: float) -> I
 
 
 def _rows(
-    rng: np.random.Generator, population: Population, *, seed: int, some: Ints, sizes: Ints
+    rng: np.random.Generator, population: Population, *, seed: int, users: Ints, sizes: Ints
 ) -> tuple[tuple[Numbers, ...], Ints]:
     """The result of `numbers` for some users, in ascending runs of users and their times.
 
     A submission has a row for each click, or one without a click. As many submissions are drawn as the
     user has rows; those beyond the rows are cut off.
     """
-    p, user = population, np.repeat(some, sizes)
+    p, user = population, np.repeat(users, sizes)
     first = begins(user)
     again = (rng.random(len(user)) < p.again) & ~first
     missions = draw_missions(rng, p, seed=seed, user=user[~again])
-    of = np.cumsum(~again) - 1  # which different query each submission asks
+    query_index = np.cumsum(~again) - 1  # which different query each submission asks
     turned = again & (rng.random(len(user)) < p.turned)
     turns = np.cumsum(turned)
-    page = np.minimum(turns - turns[np.flatnonzero(~again)][of], 9)
+    page = np.minimum(turns - turns[np.flatnonzero(~again)][query_index], 9)
     engaged = (rng.random(len(user)) < p.engaged) & ~(text.uniform(user, seed + 1) < p.silent)
     submission, rank = clicked_ranks(
         rng,
-        query=missions.query[of],
-        intent=missions.intent[of],
+        query=missions.query[query_index],
+        intent=missions.intent[query_index],
         page=page,
         engaged=engaged,
         again=again & ~turned,
     )
     starts = np.flatnonzero(first[submission] & (np.diff(submission, prepend=-1) > 0))
-    kept = np.arange(len(submission)) - np.repeat(
+    within = np.arange(len(submission)) - np.repeat(
         starts, np.diff(starts, append=len(submission))
     ) < (np.repeat(sizes, np.diff(starts, append=len(submission))))
-    submission, rank = submission[kept], rank[kept]
-    asked = np.zeros(len(user), bool)
-    asked[submission] = True
+    submission, rank = submission[within], rank[within]
+    submitted = np.zeros(len(user), bool)
+    submitted[submission] = True
     second = np.zeros(len(user), np.int64)
-    new_session = (missions.new_session[of] & ~again)[asked]
-    second[asked] = _seconds(rng, p, user=user[asked], new_session=new_session)
-    query, clicked = missions.query[of[submission]], rank > 0
+    new_session = (missions.new_session[query_index] & ~again)[submitted]
+    second[submitted] = _seconds(rng, p, user=user[submitted], new_session=new_session)
+    query, clicked = missions.query[query_index[submission]], rank > 0
     host = np.full(len(submission), -1)
     day = second[submission[clicked]] // 86_400
     host[clicked] = text.clicked_host(query[clicked], rank[clicked], day)
-    special = missions.query[of[asked & ~again & missions.specialised[of]]]
+    special = missions.query[query_index[submitted & ~again & missions.specialised[query_index]]]
     # Small types: all chunks are in memory until they are ordered.
     narrow = (user[submission].astype(np.int32), second[submission].astype(np.int32), query)
     return (*narrow, host.astype(np.int32), rank.astype(np.int8)), np.unique(special)

@@ -58,7 +58,7 @@ _LIKED = [
 ]  # fears are a kind of their own
 
 
-def mixed(number: Unsigned, salt: int) -> Unsigned:
+def scramble(number: Unsigned, salt: int) -> Unsigned:
     """A fixed scramble of integers, so that a text depends on its number only."""
     x = number + np.uint64((salt * 0x9E3779B97F4A7C15) % 2**64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -69,7 +69,7 @@ def mixed(number: Unsigned, salt: int) -> Unsigned:
 def uniform(number: Ints, salt: int) -> npt.NDArray[np.float64]:
     """A fixed fraction in [0, 1) for each number."""
     return np.asarray(
-        (mixed(number.astype(np.uint64), salt) >> np.uint64(11)) * 2.0**-53, np.float64
+        (scramble(number.astype(np.uint64), salt) >> np.uint64(11)) * 2.0**-53, np.float64
     )
 
 
@@ -92,9 +92,9 @@ def kind_of(query: Ints) -> Ints:
 def root(query: Ints) -> Ints:
     """The base query of a variant; any other query is its own base."""
     kind, number = kind_of(query), query & (NUMBERS - 1)
-    found = np.where(kind == SPECIAL, number // SPECIALS, query)
-    found = np.where(kind == OWN_SPECIAL, pack(OWN, number // SPECIALS), found)
-    return np.asarray(np.where(kind == WRONG, number // WRONGS, found))
+    base = np.where(kind == SPECIAL, number // SPECIALS, query)
+    base = np.where(kind == OWN_SPECIAL, pack(OWN, number // SPECIALS), base)
+    return np.asarray(np.where(kind == WRONG, number // WRONGS, base))
 
 
 def topic_of(query: Ints) -> Ints:
@@ -107,8 +107,8 @@ def topic_of(query: Ints) -> Ints:
 
 def intents(query: Ints) -> Ints:
     """How many intents a query has, 1 to 3; one, if it is the name of a site."""
-    found = 1 + np.searchsorted(AMBIGUOUS, uniform(root(query), 19), side="right")
-    return np.where(kind_of(query) == SITE, 1, found)
+    count = 1 + np.searchsorted(AMBIGUOUS, uniform(root(query), 19), side="right")
+    return np.where(kind_of(query) == SITE, 1, count)
 
 
 def _owner(query: Ints, rank: Ints) -> Ints:
@@ -116,10 +116,10 @@ def _owner(query: Ints, rank: Ints) -> Ints:
     return np.where(rank <= 2, root(query), query)
 
 
-def _intent(bits: Unsigned, of: Ints) -> Ints:
-    """The intent that a result serves, of so many: three quarters, or a half, serve the first."""
+def _intent(bits: Unsigned, intents: Ints) -> Ints:
+    """The intent that a result serves, of that many: three quarters, or a half, serve the first."""
     quarter = (bits >> np.uint64(4)).astype(np.int64) & 3
-    return np.asarray(np.maximum(quarter - (4 - of), 0))
+    return np.asarray(np.maximum(quarter - (4 - intents), 0))
 
 
 def result(query: Ints, rank: Ints) -> tuple[npt.NDArray[np.float64], Ints]:
@@ -133,7 +133,7 @@ def _bits(query: Ints, rank: Ints) -> Unsigned:
     """Six fixed random bits of a result."""
     # Ranks go to 100, and 7 bits leave a packed number below 2^63.
     place = (_owner(query, rank) << 7) + rank
-    return mixed(place.astype(np.uint64), 12) >> np.uint64(58)
+    return scramble(place.astype(np.uint64), 12) >> np.uint64(58)
 
 
 def clicked_host(query: Ints, rank: Ints, day: Ints) -> Ints:
@@ -149,19 +149,19 @@ def clicked_host(query: Ints, rank: Ints, day: Ints) -> Ints:
     stray = (uniform(place, 13) >= ON_TOPIC) | (intent > 0)
     among = np.where(intent > 0, (root(query) << 2) + intent, place)
     topic = np.where(stray, (uniform(among, 21) * len(TOPICS)).astype(np.int64), topic_of(query))
-    found = pick(place, 14, HOSTS, HOST_POWER) * len(TOPICS) + topic
-    named = (kind_of(query) == SITE) & (rank == 1)
-    return np.asarray(np.where(named, (query & (NUMBERS - 1)) // FORMS, found))
+    host = pick(place, 14, HOSTS, HOST_POWER) * len(TOPICS) + topic
+    is_own_site = (kind_of(query) == SITE) & (rank == 1)
+    return np.asarray(np.where(is_own_site, (query & (NUMBERS - 1)) // FORMS, host))
 
 
 @cache
 def vocabulary() -> pa.Array:
     """English words first, then words of two syllables, then of three; all different."""
     number = np.arange(VOCABULARY - len(_REAL))
-    return pa.concat_arrays([pa.array(_REAL), _invented(number)])
+    return pa.concat_arrays([pa.array(_REAL), _make_words(number)])
 
 
-def _invented(number: Ints) -> pa.Array:
+def _make_words(number: Ints) -> pa.Array:
     """A pronounceable word for each number, different for different ones below 43 million."""
     table, base = pa.array(_SYLLABLES), len(_SYLLABLES)
     # Multiplying by a number without common factors deals neighbours far apart.
@@ -170,35 +170,35 @@ def _invented(number: Ints) -> pa.Array:
     code = np.where(number < _PAIRS, short, long)
     last = pa.array(long // _PAIRS, mask=number < _PAIRS)
     parts = [table.take(pa.array(x)) for x in (code % base, code // base % base)]
-    return _joined([*parts, table.take(last)], "")
+    return _join([*parts, table.take(last)], "")
 
 
-def _joined(parts: list[pa.Array], between: str) -> pa.Array:
+def _join(parts: list[pa.Array], between: str) -> pa.Array:
     return pc.binary_join_element_wise(*parts, between, null_handling="skip")
 
 
 def hosts(number: Ints) -> pa.Array:
     """The name of each host, such as `banaro.com`."""
     ends = pa.array(TOPLEVEL).take(pa.array((uniform(number, 15) * len(TOPLEVEL)).astype(np.int64)))
-    return _joined([_invented(number + _PAIRS // 2), ends], "")
+    return _join([_make_words(number + _PAIRS // 2), ends], "")
 
 
 def urls(number: Ints) -> pa.Array:
     """The address of each host."""
-    return _joined([pa.scalar("http://www."), hosts(number)], "")
+    return _join([pa.scalar("http://www."), hosts(number)], "")
 
 
 def texts(query: Ints) -> pa.Array:
     """The text of each query; slow, so call it with distinct queries."""
     kind = kind_of(query)
-    found = _phrases(root(query))
-    for one, spell in SPELLED.items():
-        there = kind == one
-        if there.any():
-            number = query[there] & (NUMBERS - 1)
-            spelled = spell(number, found.filter(pa.array(there)))
-            found = pc.replace_with_mask(found, pa.array(there), spelled)
-    return found
+    phrases = _phrases(root(query))
+    for variant, spell in SPELLED.items():
+        mask = kind == variant
+        if mask.any():
+            number = query[mask] & (NUMBERS - 1)
+            spelled = spell(number, phrases.filter(pa.array(mask)))
+            phrases = pc.replace_with_mask(phrases, pa.array(mask), spelled)
+    return phrases
 
 
 def _phrases(query: Ints) -> pa.Array:
@@ -214,10 +214,10 @@ def _phrases(query: Ints) -> pa.Array:
             )
         chosen = pa.array(word, mask=place >= length)
         words.append(vocabulary().take(chosen))
-    found = _joined(words, " ")
+    phrases = _join(words, " ")
     head = query < len(_LIKED)
     fixed = pa.array(_LIKED).take(pa.array(query[head]))
-    return pc.replace_with_mask(found, pa.array(head), fixed)
+    return pc.replace_with_mask(phrases, pa.array(head), fixed)
 
 
 def _topical(query: Ints) -> Ints:
@@ -229,7 +229,7 @@ def _topical(query: Ints) -> Ints:
 def _specials(number: Ints, phrase: pa.Array) -> pa.Array:
     """The phrases with one more word."""
     more = vocabulary().take(pa.array(pick(number, 17, 20_000, 1.5)))
-    return _joined([phrase, more], " ")
+    return _join([phrase, more], " ")
 
 
 def _wrongs(number: Ints, phrase: pa.Array) -> pa.Array:
@@ -252,24 +252,24 @@ def _misspell(text: str, how: int, where: float) -> str:
 
 
 def _fears(number: Ints, _: pa.Array) -> pa.Array:
-    return _joined([pa.scalar("fear of"), pa.array(FEARS).take(pa.array(number))], " ")
+    return _join([pa.scalar("fear of"), pa.array(FEARS).take(pa.array(number))], " ")
 
 
 def _sites(number: Ints, _: pa.Array) -> pa.Array:
     """The name of a site: its host, with www, or without the ending."""
     host, form = hosts(number // FORMS), number % FORMS
     bare = pc.replace_substring_regex(host, r"\.[a-z]+$", "")
-    long = _joined([pa.scalar("www."), host], "")
+    long = _join([pa.scalar("www."), host], "")
     return pc.choose(pa.array(form), bare, host, long)
 
 
 def _personal(number: Ints, _: pa.Array) -> pa.Array:
-    """Strings that look like personal data of nobody: see `pattern_of`."""
+    """Strings that look like personal data, but are nobody's: see `pattern_of`."""
     first, second = (
         vocabulary().take(pa.array(pick(number, salt, 100_000, 1.0))).to_pylist()
         for salt in (30, 31)
     )
-    digits = (mixed(number.astype(np.uint64), 32) % np.uint64(10**16)).tolist()
+    digits = (scramble(number.astype(np.uint64), 32) % np.uint64(10**16)).tolist()
     rows = zip(number.tolist(), first, second, digits, strict=True)
     return pa.array([_string(n % len(PATTERNS), *rest) for n, *rest in rows], pa.string())
 
@@ -317,35 +317,35 @@ def labels(query: Ints, spelled: pa.Array, *, host: Ints, specialised: Ints) -> 
     Only if both occur in the log: a misspelling whose correct spelling nobody asks is left out.
     """
 
-    def those(kind: int) -> tuple[Ints, pa.Array]:
-        there = kind_of(query) == kind
-        return query[there], spelled.filter(pa.array(there))
+    def of_kind(kind: int) -> tuple[Ints, pa.Array]:
+        mask = kind_of(query) == kind
+        return query[mask], spelled.filter(pa.array(mask))
 
     shared = query[query < NUMBERS]
     popular = host[host < LABELLED_HOSTS]
     topic = pa.array(list(TOPICS)).take(pa.array(popular % len(TOPICS)))
-    fear, fears = those(FEAR)
-    found = [
-        _labelled("fear", fears, pa.array(FEARS).take(pa.array(fear & (NUMBERS - 1)))),
-        _labelled("topic", _joined([pa.scalar("www."), hosts(popular)], ""), topic),
+    fear, fears = of_kind(FEAR)
+    tables = [
+        _label("fear", fears, pa.array(FEARS).take(pa.array(fear & (NUMBERS - 1)))),
+        _label("topic", _join([pa.scalar("www."), hosts(popular)], ""), topic),
     ]
     for kind, name in ((WRONG, "misspelling"), (SPECIAL, "reformulation")):
-        variant, spelling = those(kind)
-        kept = np.isin(root(variant), shared[shared < VARIED])
+        variant, spelling = of_kind(kind)
+        mask = np.isin(root(variant), shared[shared < VARIED])
         if kind == SPECIAL:
-            kept &= np.isin(variant, specialised)
-        ends = [spelling.filter(pa.array(kept)), texts(root(variant[kept]))]
-        found.append(_labelled(name, *(ends if kind == WRONG else reversed(ends))))
-    personal, strings = those(PERSONAL)
-    found.append(_labelled("personal", strings, pa.array(pattern_of(personal), pa.string())))
-    asked, names = those(SITE)
-    site = (asked & (NUMBERS - 1)) // FORMS
-    kept = np.isin(site, host[host < SITES])
-    found.append(_labelled("navigational", names.filter(pa.array(kept)), urls(site[kept])))
-    return pa.concat_tables(found)
+            mask &= np.isin(variant, specialised)
+        ends = [spelling.filter(pa.array(mask)), texts(root(variant[mask]))]
+        tables.append(_label(name, *(ends if kind == WRONG else reversed(ends))))
+    personal, strings = of_kind(PERSONAL)
+    tables.append(_label("personal", strings, pa.array(pattern_of(personal), pa.string())))
+    site_queries, names = of_kind(SITE)
+    site = (site_queries & (NUMBERS - 1)) // FORMS
+    mask = np.isin(site, host[host < SITES])
+    tables.append(_label("navigational", names.filter(pa.array(mask)), urls(site[mask])))
+    return pa.concat_tables(tables)
 
 
-def _labelled(kind: str, query: pa.Array, target: pa.Array) -> pa.Table:
+def _label(kind: str, query: pa.Array, target: pa.Array) -> pa.Table:
     """Labels of one kind, each once: two numbers may have one text."""
     table = pa.table({"query": query, "target": target})
     # One thread: more of them give another order each time.
@@ -353,7 +353,7 @@ def _labelled(kind: str, query: pa.Array, target: pa.Array) -> pa.Table:
     return table.add_column(0, "kind", pa.array([kind] * len(table), pa.string()))
 
 
-def coded(codes: Ints, values: Sequence[str | None]) -> pa.ChunkedArray:
+def decode(codes: Ints, values: Sequence[str | None]) -> pa.ChunkedArray:
     """The value of each code."""
     return pa.chunked_array(
         [pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(values))]
@@ -362,7 +362,7 @@ def coded(codes: Ints, values: Sequence[str | None]) -> pa.ChunkedArray:
 
 def _plain_pick(number: Unsigned, salt: int, size: int) -> Ints:
     """Indices below `size`, small ones more often (a power law with exponent 2/3)."""
-    uniform = mixed(number, salt).astype(np.float64) / 2.0**64
+    uniform = scramble(number, salt).astype(np.float64) / 2.0**64
     return np.minimum((uniform**3 * size).astype(np.int64), size - 1)
 
 
@@ -370,7 +370,7 @@ def plain_texts(query: Ints, words: npt.NDArray[np.str_]) -> pa.ChunkedArray:
     """The text of each query of a plain log."""
     distinct, codes = np.unique(query, return_inverse=True)
     number = distinct.astype(np.uint64)
-    length = 1 + (distinct >= 200) + (mixed(number, 9) % np.uint64(3)).astype(np.int64)
+    length = 1 + (distinct >= 200) + (scramble(number, 9) % np.uint64(3)).astype(np.int64)
     columns = [words[_plain_pick(number, salt, len(words))].tolist() for salt in range(4)]
     texts = [
         HEAD[q] if q < len(HEAD) else " ".join(row[:n])
@@ -378,7 +378,7 @@ def plain_texts(query: Ints, words: npt.NDArray[np.str_]) -> pa.ChunkedArray:
             distinct.tolist(), length.tolist(), zip(*columns, strict=True), strict=True
         )
     ]
-    return coded(codes, texts)
+    return decode(codes, texts)
 
 
 def plain_urls(
@@ -390,11 +390,11 @@ def plain_urls(
     number = distinct.astype(np.uint64)
     site = words[_plain_pick(number, 5, len(words))].tolist()
     page = words[_plain_pick(number, 6, len(words))].tolist()
-    end = (mixed(number, 7) % np.uint64(len(TOPLEVEL))).astype(np.int64).tolist()
+    end = (scramble(number, 7) % np.uint64(len(TOPLEVEL))).astype(np.int64).tolist()
     urls: list[str | None] = [
         f"http://www.{s}{TOPLEVEL[e]}" + ("" if t % 16 == 1 else f"/{p}")
         for t, s, p, e in zip(distinct.tolist(), site, page, end, strict=True)
     ]
     if distinct[0] < 0:
         urls[0] = None
-    return coded(codes, urls)
+    return decode(codes, urls)

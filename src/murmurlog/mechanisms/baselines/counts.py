@@ -54,8 +54,8 @@ def _with_queries(rows: Rows, *, by: By | None, queries: Callable[[], Keys]) -> 
     """The rows of these queries; with --by: under the value of the row."""
     codes, keys = rows.query.codes, rows.query.keys
     if by is not None:
-        rows = rows.at(rows.kept[by.column].codes >= 0)
-        query, value = rows.query, rows.kept[by.column]
+        rows = rows.at(rows.kept_columns[by.column].codes >= 0)
+        query, value = rows.query, rows.kept_columns[by.column]
         codes, row = number_pairs(query.codes, value.codes)
         parts = [column.keys[column.codes[row]] for column in (query, value)]
         keys = rows.text_keys.combine(parts)

@@ -312,7 +312,7 @@ class Rounds(Mechanism):
             count = domain.size - len(keys)
             many = pass_unheld(self.schedule, pool, decide, count=count, entropy=fakes)
             table = unheld(
-                domain, count=many, held=keys, text_keys=candidates.text_keys,
+                domain, count=many, held_keys=keys, text_keys=candidates.text_keys,
                 entropy=entropy.stream("choose fakes", n),
             )  # fmt: skip
             chosen.append(table.select(list(candidates.keys)).cast(keys_schema(candidates.keys)))
