@@ -566,14 +566,14 @@ def test_compare_tells_gained_from_lost(client, shelf):
     found = compare_tables(a, b, "query")
     assert len(found.gained) == len(set(theirs) - set(ours))
     assert len(found.lost) == len(set(ours) - set(theirs))
-    assert len(found.kept[0]) == len(set(ours) & set(theirs))
+    assert len(found.common[0]) == len(set(ours) & set(theirs))
     lost = [row["query"] for row in _rows(a, "query") if row["query"] not in theirs]
     assert [keys["query"] for keys in found.before.texts(found.lost)] == lost
     assert {"query": "weather"} in found.after.texts(found.rose[1])
     assert combined_cost(a, b).sum.epsilon == pytest.approx(4.0)
     page = client.get("/compare?b=spring&with=summer").text
     assert all(f"<bdi>{text}</bdi>" in page for text in lost[:15] if text.isalnum())
-    assert len(compare_tables(a, b, "pair").kept[0]) == len(
+    assert len(compare_tables(a, b, "pair").common[0]) == len(
         {(r["query"], r["next_query"]) for r in _rows(a, "pair")}
         & {(r["query"], r["next_query"]) for r in _rows(b, "pair")}
     )

@@ -307,13 +307,9 @@ def readme(certificate: Certificate, sha256: Mapping[str, str]) -> str:
     ]
     lines += ["| table | rows | mechanism | epsilon | delta |", "|---|---|---|---|---|"]
     for table, claim in certificate.tables.items():
-        its = claim.guarantee
-        proved = its.notion != "none"
-        epsilon, delta = (
-            (round_up_text(its.epsilon, 6), round_up_text(its.delta))
-            if proved
-            else ("none", "none")
-        )
+        guarantee, epsilon, delta = claim.guarantee, "none", "none"
+        if guarantee.notion != "none":
+            epsilon, delta = round_up_text(guarantee.epsilon, 6), round_up_text(guarantee.delta)
         lines.append(f"| {table} | {claim.rows} | `{claim.mechanism}` | {epsilon} | {delta} |")
     lines += [
         "",
@@ -399,11 +395,11 @@ def _in_log(certificate: Certificate) -> list[bool]:
 
 
 def _corrections(certificate: Certificate) -> str:
-    made = {
+    corrections = {
         "Numbers of units in the log estimated from weighted counts": any(_in_log(certificate)),
         "selection bias taken out of counts": not all(_in_log(certificate) or [False]),
     }
-    text = "; ".join(text for text, applies in made.items() if applies)
+    text = "; ".join(text for text, applies in corrections.items() if applies)
     return text[:1].upper() + text[1:]
 
 

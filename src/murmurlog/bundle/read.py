@@ -43,10 +43,10 @@ def stated_json(root: Path) -> Any:
     """The parsed privacy.json; raises where a key is repeated, since its meaning is ambiguous."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        members = dict(pairs)
+        if len(members) < len(pairs):
             raise ValueError("a key is repeated")
-        return found
+        return members
 
     return json.loads((root / CERTIFICATE).read_text(encoding="utf-8"), object_pairs_hook=once)
 
@@ -175,8 +175,10 @@ class Release:
         """Queries asked after a query, each with its share; if there are none, related queries."""
         self._need("suggest", "pair", "click")
         text = self._normalise(query, k)
-        found = self._suggester.suggest(text, k, lam=0.0)
-        return found or (self._walker.related(text, k) if "click" in self._all_tables else [])
+        suggestions = self._suggester.suggest(text, k, lam=0.0)
+        if suggestions or "click" not in self._all_tables:
+            return suggestions
+        return self._walker.related(text, k)
 
     def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
         """The most frequent published queries with a prefix, and their noisy counts."""

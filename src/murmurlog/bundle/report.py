@@ -114,7 +114,7 @@ def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
         )
     count = count_of(table)
     top = [
-        {key: _shown(row[key]) for key in keys} | {c: row[c] for c in row if c not in keys}
+        {key: key_text(row[key]) for key in keys} | {c: row[c] for c in row if c not in keys}
         for row in table.slice(0, TOP).to_pylist()
     ]
     if count is None:
@@ -127,8 +127,8 @@ def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
         intervals = published_intervals(name, table, certificate.tables[name])
         meaning = certificate.tables[name].meaning
     return View(
-        meaning=meaning,
         name=name,
+        meaning=meaning,
         keys=keys,
         top=top,
         counted=counted if count == "users" else count,
@@ -140,7 +140,7 @@ def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
     )
 
 
-def _shown(value: Any) -> str:
+def key_text(value: Any) -> str:
     """A key as one text."""
     return "  →  ".join(value) if isinstance(value, list) else str(value)
 
@@ -157,22 +157,22 @@ def warning(certificate: Certificate) -> str:
 
 def _rank_charts(certificate: Certificate, views: Sequence[View]) -> list[str]:
     """Counts over rank, a chart for each table, all on the same axes."""
-    drawn = [v for v in views if v.counts is not None and len(v.counts) and v.name != "left_out"]
-    if not drawn:
+    counts = {v.name: v.counts for v in views if v.counts is not None and len(v.counts)}
+    counted = [view for view in views if view.name in counts and view.name != "left_out"]
+    if not counted:
         return []
-    last = max(len(v.counts) for v in drawn if v.counts is not None)
-    most = max(float(v.counts[0]) for v in drawn if v.counts is not None)
+    last = max(len(counts[view.name]) for view in counted)
+    most = max(float(counts[view.name][0]) for view in counted)
     pictures = []
-    for ink, view in enumerate(drawn):
+    for ink, view in enumerate(counted):
         claim = certificate.tables[view.name]
         needed = claim.passes.get("0.5") if view.intervals else None
         word = "threshold" if claim.guarantee.notion == "none" else "even odds to be published"
         what = "pairs of query and url" if view.name == "log" else ITEMS[view.name][1]
-        assert view.counts is not None
         pictures.append(
             charts.ranks(
-                _marks(view),
-                title=f"{view.name}: {len(view.counts):,} {what}",
+                _marks(view, counts[view.name]),
+                title=f"{view.name}: {len(counts[view.name]):,} {what}",
                 x_label=f"rank (most {view.counted} first)",
                 ink=ink,
                 within=(last, most),
@@ -182,14 +182,13 @@ def _rank_charts(certificate: Certificate, views: Sequence[View]) -> list[str]:
     return pictures
 
 
-def _marks(view: View) -> list[charts.Mark]:
+def _marks(view: View, counts: Floats) -> list[charts.Mark]:
     """Points at ranks that are about equally spaced on a logarithmic axis."""
-    assert view.counts is not None
-    size = len(view.counts)
-    places = sorted({min(size, round(size ** (n / MARKS))) for n in range(MARKS + 1)})
+    size = len(counts)
+    ranks = sorted({min(size, round(size ** (n / MARKS))) for n in range(MARKS + 1)})
     marks = []
-    for rank in places:
-        count = float(view.counts[rank - 1])
+    for rank in ranks:
+        count = float(counts[rank - 1])
         low, high = None, None
         if view.intervals is not None:
             low, high = (float(ends[rank - 1]) for ends in view.intervals)

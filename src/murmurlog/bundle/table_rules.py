@@ -18,7 +18,7 @@ from murmurlog.bundle.schema import (
     KEYS,
     LISTS,
     count_of,
-    flattened,
+    flatten_lists,
     is_reliable,
     keys_of,
     schema,
@@ -48,9 +48,9 @@ def table_fault(name: str, table: pa.Table, certificate: Certificate) -> str | N
     """The first broken rule of a table; None if a release can have written it."""
     wanted, claim = stated_schema(certificate, name), certificate.tables[name]
     if not table.schema.equals(wanted):
-        found = ", ".join(table.column_names)
-        found = found if found.isprintable() else ascii(found)
-        return f"has columns {found:.200}, not {', '.join(wanted.names)}, or other types"
+        names = ", ".join(table.column_names)
+        names = names if names.isprintable() else ascii(names)
+        return f"has columns {names:.200}, not {', '.join(wanted.names)}, or other types"
     open_ended = [f"{claim.count}_high"] if claim.meaning == AT_LEAST else []
     full = [table[name] for name in table.column_names if name not in open_ended]
     if any(column.null_count for column in [*full, *_texts(table)]):
@@ -176,21 +176,22 @@ def marks(text: str) -> int:
 
 def _keys(table: pa.Table, keys: tuple[str, ...]) -> str | None:
     """Each key once; rows by count descending, then by key, as `in_order` puts them."""
-    flat = flattened(table.select(list(keys))).combine_chunks()
+    flat = flatten_lists(table.select(list(keys))).combine_chunks()
     if flat.group_by(list(keys)).aggregate([]).num_rows != table.num_rows:
         return "has rows in which a key repeats"
     count = count_of(table)
-    columns = [flat[key] for key in reversed(keys)]
     # For each row and the next, from the last key to the first: whether they are in order.
-    rises = None
-    for column in columns:
-        this, after = column[:-1], column[1:]
-        less = pc.less(this, after)
-        rises = less if rises is None else pc.or_(less, pc.and_(pc.equal(this, after), rises))
+    ordered = None
+    for column in (flat[key] for key in reversed(keys)):
+        row, following = column[:-1], column[1:]
+        less = pc.less(row, following)
+        equal = pc.equal(row, following)
+        ordered = less if ordered is None else pc.or_(less, pc.and_(equal, ordered))
     if count is not None:
-        this, after = table[count][:-1], table[count][1:]
-        rises = pc.or_(pc.greater(this, after), pc.and_(pc.equal(this, after), rises))
-    return None if _all(rises) else "has rows that are not in the canonical order"
+        row, following = table[count][:-1], table[count][1:]
+        equal = pc.equal(row, following)
+        ordered = pc.or_(pc.greater(row, following), pc.and_(equal, ordered))
+    return None if _all(ordered) else "has rows that are not in the canonical order"
 
 
 def _reliability(table: pa.Table) -> str | None:

@@ -52,7 +52,7 @@ class StagedBundle:
     @classmethod
     def of(cls, root: Path, out: Path, *, published: str) -> "StagedBundle":
         """The bundle in a folder, on disk, with the day of its publication as the time of all files."""
-        _plain_marks(root, published)
+        _set_file_times(root, published)
         check_target(out)
         flush(root)
         return cls(root=root, out=out)
@@ -93,8 +93,8 @@ def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certifica
         bundle.put_in_place()
 
 
-def _plain_marks(root: Path, published: str) -> None:
-    """The times of the files state the day, not when each was written."""
+def _set_file_times(root: Path, published: str) -> None:
+    """The times of the files are the day of publication, not when each was written."""
     day = datetime.fromisoformat(published).replace(tzinfo=UTC).timestamp()
     for path in (*root.rglob("*"), root):
         os.utime(path, (day, day))

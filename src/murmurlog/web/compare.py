@@ -41,18 +41,18 @@ def compare_tables(a: Book, b: Book, table: str) -> Comparison:
         return a.index.answers.get((a, b, table), lambda: _compare_tables(a, b, table), _size)
 
 
-def _size(found: Comparison) -> int:
+def _size(changes: Comparison) -> int:
     """The bytes that a comparison takes besides the tables."""
-    each = (found.gained, found.lost, *found.kept, *found.rose, *found.fell)
-    return A_QUESTION + sum(rows.nbytes for rows in each)
+    arrays = (changes.gained, changes.lost, *changes.common, *changes.rose, *changes.fell)
+    return A_QUESTION + sum(rows.nbytes for rows in arrays)
 
 
 def _compare_tables(a: Book, b: Book, table: str) -> Comparison:
     sheets = [book.index.sheets[table] for book in (a, b)]
     claims = [book.certificate.tables.get(table) for book in (a, b)]
     before, after = ((s.table, claim, s.keys) for s, claim in zip(sheets, claims, strict=True))
-    found = find_changes(table, before, after)
-    return Comparison(before=sheets[0], after=sheets[1], **vars(found))
+    changes = find_changes(table, before, after)
+    return Comparison(before=sheets[0], after=sheets[1], **vars(changes))
 
 
 def combined_cost(a: Book, b: Book) -> CombinedCost:
@@ -72,7 +72,7 @@ def combined_cost(a: Book, b: Book) -> CombinedCost:
         both, why = None, f"The costs cannot be added: {error}"
     if both is None:
         return CombinedCost(first=first, second=second, sum=None, words=why)
-    sources = [(each.certificate.booked or {}).get("source") for each in (a, b)]
+    sources = [(book.certificate.booked or {}).get("source") for book in (a, b)]
     if sources[0] is not None and sources[0] == sources[1]:
         words = f"Both are booked under {sources[0]!r}: they are about the same {first.unit}s."
     else:

@@ -23,7 +23,7 @@ from murmurlog.bundle.models.autocomplete import Completer
 from murmurlog.bundle.models.click_graph import DECIMALS, places
 from murmurlog.bundle.models.derived_tables import completed, weights
 from murmurlog.bundle.read import Release
-from murmurlog.bundle.schema import AT_LEAST, LISTS, count_of, flattened, keys_of
+from murmurlog.bundle.schema import AT_LEAST, LISTS, count_of, flatten_lists, keys_of
 from murmurlog.errors import BundleError
 from murmurlog.web.answers import Answers
 
@@ -230,7 +230,7 @@ class Sheet:
     @cached_property
     def _texts_order(self) -> Ints:
         """The rank of each row by text."""
-        flat = flattened(self.table.select(list(self.keys)))
+        flat = flatten_lists(self.table.select(list(self.keys)))
         by = [(key, "ascending") for key in self.keys]
         return _ranks(pc.sort_indices(flat, sort_keys=by).to_numpy())
 

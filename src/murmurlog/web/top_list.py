@@ -11,6 +11,7 @@ import pyarrow as pa
 from starlette.requests import Request
 
 from murmurlog.bundle.export import cell, escape_cell
+from murmurlog.bundle.report import key_text
 from murmurlog.web import parameters
 from murmurlog.web.bundles import Book
 from murmurlog.web.index import SORTS, Amount, Ints, Sheet
@@ -134,16 +135,12 @@ def rows_of(sheet: Sheet, rows: Ints) -> list[Row]:
     return [
         Row(
             place=int(row) + 1,
-            texts=[_joined(keys[key]) for key in sheet.keys],
+            texts=[key_text(keys[key]) for key in sheet.keys],
             keys=keys,
             amount=sheet.amount(int(row)),
         )
         for row, keys in zip(rows, sheet.texts(rows), strict=True)
     ]
-
-
-def _joined(value: Any) -> str:
-    return "  →  ".join(value) if isinstance(value, list) else str(value)
 
 
 def write_rows(what: ListRequest, kind: str) -> Iterator[bytes]:
