@@ -205,9 +205,9 @@ class Release:
 
     @cached_property
     def _all_tables(self) -> dict[str, pa.Table]:
-        from murmurlog.bundle.models.derived_tables import completed
+        from murmurlog.bundle.models.derived_tables import add_derived_tables
 
-        return completed(self.tables)
+        return add_derived_tables(self.tables)
 
     @cached_property
     def _suggester(self) -> Suggester:

@@ -75,10 +75,10 @@ def _signals_wait() -> Iterator[None]:
     try:
         with ExitStack() as handlers:
             if threading.current_thread() is threading.main_thread():
-                for number in STOPPING:
-                    if callable(handler := signal.getsignal(number)):
-                        handlers.callback(signal.signal, number, handler)
-                        signal.signal(number, lambda number, _: pending.append(number))
+                for stop in STOPPING:
+                    if callable(handler := signal.getsignal(stop)):
+                        handlers.callback(signal.signal, stop, handler)
+                        signal.signal(stop, lambda number, _: pending.append(number))
             yield
     finally:
         for number in pending:

@@ -21,7 +21,7 @@ from murmurlog.bundle import estimates
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.models.autocomplete import Completer
 from murmurlog.bundle.models.click_graph import DECIMALS, places
-from murmurlog.bundle.models.derived_tables import completed, weights
+from murmurlog.bundle.models.derived_tables import add_derived_tables, weights
 from murmurlog.bundle.read import Release
 from murmurlog.bundle.schema import AT_LEAST, LISTS, count_of, flatten_lists, keys_of
 from murmurlog.errors import BundleError
@@ -328,16 +328,13 @@ class Index:
         best = np.lexsort((code, -score))[:k]
         return tuple((int(code[at]), float(score[at])) for at in best if score[at] > 0)
 
-    def shared(self, text: str) -> int:
+    def shared_prefix_length(self, text: str) -> int:
         """The length of the longest prefix of a text that a published query begins with."""
-        return self._completer.shared(text) if self._completer else 0
+        return self._completer.shared_prefix_length(text) if self._completer else 0
 
 
 def _with_derived(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     """The tables, with queries, clicks and pairs derived from synthetic logs and sessions."""
-    sources: dict[str, pa.Table] = {
-        name: tables[name] for name in sorted(tables) if name in ("log", "session")
-    }
-    derived = completed(sources) if sources else {}
-    found = {n: t for n, t in derived.items() if n in QUERY_TABLES and n not in tables}
-    return {**tables, **found}
+    sources = {name: tables[name] for name in ("log", "session") if name in tables}
+    derived = add_derived_tables(sources)
+    return tables | {n: t for n, t in derived.items() if n in QUERY_TABLES and n not in tables}

@@ -115,7 +115,7 @@ def explain_absence(book: Book, query: str) -> str:
 
 def similar_queries(book: Book, query: str) -> list[str]:
     """Published queries that share the longest prefix with this one: by words, then by letters."""
-    alike, first = book.index.shared(query), query.partition(" ")[0]
+    alike, first = book.index.shared_prefix_length(query), query.partition(" ")[0]
     if len(first) <= alike:
         # The prefix ends with the last shared word: at the end of the query, or before a space.
         end = len(query) if alike == len(query) else query.rfind(" ", 0, alike + 1)
