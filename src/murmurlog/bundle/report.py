@@ -197,7 +197,7 @@ def _marks(view: View, counts: Floats) -> list[charts.Mark]:
             charts.Mark(
                 rank=rank,
                 count=count,
-                shown=view.reliable is None or bool(view.reliable[rank - 1]),
+                coloured=view.reliable is None or bool(view.reliable[rank - 1]),
                 low=low,
                 high=high,
             )

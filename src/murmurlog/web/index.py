@@ -25,7 +25,7 @@ from murmurlog.bundle.models.derived_tables import add_derived_tables, weights
 from murmurlog.bundle.read import Release
 from murmurlog.bundle.schema import AT_LEAST, LISTS, count_of, flatten_lists, keys_of
 from murmurlog.errors import BundleError
-from murmurlog.web.answers import Answers
+from murmurlog.web.answers import AnswerCache
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -41,8 +41,8 @@ class Names:
 
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
         chunks = [chunk for column in columns for chunk in column.chunks]
-        found = pc.unique(pa.chunked_array(chunks, pa.string()))
-        self.texts: pa.Array = found.take(pc.sort_indices(found))
+        texts = pc.unique(pa.chunked_array(chunks, pa.string()))
+        self.texts: pa.Array = texts.take(pc.sort_indices(texts))
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -88,7 +88,7 @@ class Key:
         first = np.repeat(starts - np.cumsum(times) + times, times)
         return self.rows[first + np.arange(len(first))].astype(np.int64), times
 
-    def between(self, start: int, end: int) -> Ints:
+    def rows_of_range(self, start: int, end: int) -> Ints:
         """The rows of a range of texts, in the order of the table."""
         return np.sort(self.rows[self.starts[start] : self.starts[end]]).astype(np.int64)
 
@@ -123,7 +123,7 @@ class Sheet:
     """An indexed table. Rows are positions in the table, the largest count first."""
 
     def __init__(
-        self, name: str, table: pa.Table, certificate: Certificate, answers: Answers
+        self, name: str, table: pa.Table, certificate: Certificate, answers: AnswerCache
     ) -> None:
         self.name, self.table, self._answers = name, table, answers
         claim = certificate.tables.get(name)
@@ -189,10 +189,9 @@ class Sheet:
 
     def texts(self, rows: Ints) -> list[dict[str, Any]]:
         """The keys of some rows."""
-        found: list[dict[str, Any]] = (
-            self.table.select(list(self.keys)).take(pa.array(rows)).to_pylist()
-        )
-        return found
+        keys = self.table.select(list(self.keys)).take(pa.array(rows))
+        texts: list[dict[str, Any]] = keys.to_pylist()
+        return texts
 
     @cached_property
     def key(self) -> Key | None:
@@ -206,36 +205,35 @@ class Sheet:
             return self._answers.get(
                 question,
                 lambda: self._select(match, column, sort, falling),
-                lambda found: found.nbytes + 4 * len(match) + A_QUESTION,
+                lambda rows: rows.nbytes + 4 * len(match) + A_QUESTION,
             )
 
     def _select(self, match: str, column: str, sort: str, falling: bool) -> Ints:
-        rows = self._matching(match, column)
+        rows = self._match(match, column)
         if sort == "count":
             return rows if falling else rows[::-1]
-        order = self._texts_order if sort == "text" else self._error_order
-        ranks = order[rows]
-        found = rows[np.argsort(ranks, kind="stable")]
-        return found[::-1] if falling else found
+        ranks = self._text_ranks if sort == "text" else self._error_ranks
+        rows = rows[np.argsort(ranks[rows], kind="stable")]
+        return rows[::-1] if falling else rows
 
-    def _matching(self, match: str, column: str) -> Ints:
+    def _match(self, match: str, column: str) -> Ints:
         if not match:
             return np.arange(len(self))
         if not set(match) & set("*?"):
             if column == self.keys[0] and self.key is not None:
-                return self.key.between(*self.key.names.prefix_range(match))
+                return self.key.rows_of_range(*self.key.names.prefix_range(match))
             match += "*"
         return np.flatnonzero(estimates.match_rows(self.table, {column: match}))
 
     @cached_property
-    def _texts_order(self) -> Ints:
+    def _text_ranks(self) -> Ints:
         """The rank of each row by text."""
         flat = flatten_lists(self.table.select(list(self.keys)))
         by = [(key, "ascending") for key in self.keys]
         return _ranks(pc.sort_indices(flat, sort_keys=by).to_numpy())
 
     @cached_property
-    def _error_order(self) -> Ints:
+    def _error_ranks(self) -> Ints:
         """The rank of each row by relative error."""
         if self.stderr is None or self.values is None:
             return np.arange(len(self))
@@ -252,9 +250,9 @@ def _ranks(order: Ints) -> Ints:
 class Index:
     """All lookups in one release."""
 
-    def __init__(self, release: Release, answers: Answers | None = None) -> None:
+    def __init__(self, release: Release, answers: AnswerCache | None = None) -> None:
         self.release, self.certificate = release, release.certificate
-        self.answers = answers or Answers()
+        self.answers = answers or AnswerCache()
         # One chunk each: selecting a few rows of a table with many chunks would copy all of it.
         derived = _with_derived(release.tables)
         tables = {name: table.combine_chunks() for name, table in derived.items()}
@@ -262,12 +260,12 @@ class Index:
             name: Sheet(name, table, self.certificate, self.answers)
             for name, table in tables.items()
         }
-        shown = [name for name in QUERY_TABLES if name in tables]
-        columns = [tables[name]["query"] for name in shown]
+        names = [name for name in QUERY_TABLES if name in tables]
+        columns = [tables[name]["query"] for name in names]
         columns += [tables["pair"]["next_query"]] if "pair" in tables else []
         self.queries = Names(columns) if columns else None
         self._keys: dict[tuple[str, str], Key] = {}
-        for name in shown:
+        for name in names:
             self._keys[name, "query"] = Key(tables[name]["query"], self.queries)
         if "query" in tables:
             self.sheets["query"].__dict__["key"] = self._keys["query", "query"]
@@ -279,7 +277,7 @@ class Index:
             codes = self._keys["click", "url"].codes
             self._url_weights = np.bincount(codes, self._weights)
         self._completer = Completer(tables) if "query" in tables else None
-        self._near = lru_cache(maxsize=4096)(self._related)
+        self._walk = lru_cache(maxsize=4096)(self._walk_from)
 
     @property
     def tables(self) -> list[str]:
@@ -310,20 +308,21 @@ class Index:
         """Queries with clicks on the same urls, as `Release.related` gives them."""
         if self.queries is None:
             return []
-        return [(self.queries[code], score) for code, score in self._near(place, k)]
+        return [(self.queries[code], score) for code, score in self._walk(place, k)]
 
-    def _related(self, place: int, k: int) -> tuple[tuple[int, float], ...]:
+    def _walk_from(self, place: int, k: int) -> tuple[tuple[int, float], ...]:
+        """The queries that a walk to a clicked url and back ends at, with the probabilities."""
         if ("click", "url") not in self._keys or place < 0:
             return ()
         by_query, by_url = self._keys["click", "query"], self._keys["click", "url"]
-        own = by_query.at(place)
-        own = own[self._weights[own] > 0]
-        urls = by_url.codes[own].astype(np.int64)
-        share = self._weights[own] / self._weights[own].sum() / self._url_weights[urls]
+        clicks = by_query.at(place)
+        clicks = clicks[self._weights[clicks] > 0]
+        urls = by_url.codes[clicks].astype(np.int64)
+        share = self._weights[clicks] / self._weights[clicks].sum() / self._url_weights[urls]
         back, times = by_url.of(urls)
         code, inverse = np.unique(by_query.codes[back], return_inverse=True)
-        walked = np.repeat(share, times) * self._weights[back]
-        score = np.round(np.bincount(inverse, walked, len(code)), DECIMALS)
+        probability = np.repeat(share, times) * self._weights[back]
+        score = np.round(np.bincount(inverse, probability, len(code)), DECIMALS)
         score[code == place] = 0.0
         best = np.lexsort((code, -score))[:k]
         return tuple((int(code[at]), float(score[at])) for at in best if score[at] > 0)
@@ -335,6 +334,5 @@ class Index:
 
 def _with_derived(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     """The tables, with queries, clicks and pairs derived from synthetic logs and sessions."""
-    sources = {name: tables[name] for name in ("log", "session") if name in tables}
-    derived = add_derived_tables(sources)
+    derived = add_derived_tables({n: tables[n] for n in tables if n in ("log", "session")})
     return tables | {n: t for n, t in derived.items() if n in QUERY_TABLES and n not in tables}

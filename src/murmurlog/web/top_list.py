@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from murmurlog.bundle.export import cell, escape_cell
 from murmurlog.bundle.report import key_text
 from murmurlog.web import parameters
-from murmurlog.web.bundles import Book
+from murmurlog.web.bundles import ServedBundle
 from murmurlog.web.index import SORTS, Amount, Ints, Sheet
 
 SIZES = (25, 50, 100, 200)
@@ -27,7 +27,7 @@ MOST_WILD = 16  # of * and ?; each makes the search for a pattern slower
 class ListRequest:
     """A table to list, with its filter and order."""
 
-    book: Book
+    bundle: ServedBundle
     sheet: Sheet
     match: str
     column: str
@@ -37,25 +37,24 @@ class ListRequest:
     def rows(self) -> Ints:
         return self.sheet.find(self.match, column=self.column, sort=self.sort, falling=self.falling)
 
-    def address(self, **changed: str | int) -> dict[str, str | int]:
-        """The parameters of this request, some of them changed; defaults are left out."""
-        stated: dict[str, str | int] = {
-            "b": self.book.name,
+    def parameters(self, page: int | None = None) -> dict[str, str | int]:
+        """The parameters of a request for a page of the list; defaults are left out."""
+        values: dict[str, str | int] = {
+            "b": self.bundle.name,
             "table": self.sheet.name,
             "match": self.match,
             "column": self.column if self.column != self.sheet.keys[0] else "",
             "sort": self.sort if self.sort != "count" else "",
             "order": "" if self.falling == (self.sort == "count") else _order(self.falling),
+            "page": page or "",
         }
-        return {name: value for name, value in (stated | changed).items() if value != ""}
+        return {name: value for name, value in values.items() if value != ""}
 
-    def sorted_by(self, sort: str) -> dict[str, str | int]:
-        """The parameters of this order, reversed if the list already has it."""
-        usual = sort == "count"  # counts descending; texts and errors ascending
-        falling = not self.falling if sort == self.sort else usual
-        return self.address(
-            sort="" if sort == "count" else sort, order="" if falling == usual else _order(falling)
-        )
+    def parameters_sorted_by(self, sort: str) -> dict[str, str | int]:
+        """The parameters of the list in another order; reversed if it already has that order."""
+        # By default counts are descending, texts and errors ascending.
+        falling = not self.falling if sort == self.sort else sort == "count"
+        return replace(self, sort=sort, falling=falling).parameters()
 
 
 def _order(falling: bool) -> str:
@@ -87,27 +86,27 @@ class ListPage:
         return (self.page - 1) * self.size + 1 if self.rows else 0
 
 
-def list_request(request: Request, book: Book) -> ListRequest:
+def list_request(request: Request, bundle: ServedBundle) -> ListRequest:
     """The list that a request selects."""
-    names = book.index.tables
+    names = bundle.index.tables
     if not names:
         raise parameters.bad_request("this bundle has no table that can be listed", 404)
-    sheet = book.index.sheets[parameters.one_of(request, "table", names[0], names)]
+    sheet = bundle.index.sheets[parameters.one_of(request, "table", names[0], names)]
     sort = parameters.one_of(request, "sort", "count", SORTS)
     order = parameters.one_of(request, "order", _order(sort == "count"), ("falling", "rising"))
     return ListRequest(
-        book=book,
+        bundle=bundle,
         sheet=sheet,
-        match=_pattern(request, book),
+        match=_pattern(request, bundle),
         column=parameters.one_of(request, "column", sheet.keys[0], sheet.keys),
         sort=sort,
         falling=order == "falling",
     )
 
 
-def _pattern(request: Request, book: Book) -> str:
+def _pattern(request: Request, bundle: ServedBundle) -> str:
     """The pattern, cleaned as keys are; a trailing space is kept."""
-    pattern = parameters.pattern(request, "match", book.certificate, most=MOST_PATTERN)
+    pattern = parameters.pattern(request, "match", bundle.certificate, most=MOST_PATTERN)
     if sum(map(pattern.count, parameters.WILD)) > MOST_WILD:
         raise parameters.bad_request(f"match has more than {MOST_WILD} of * and ?: use fewer")
     return pattern
@@ -120,14 +119,8 @@ def list_page(request: Request, what: ListRequest) -> ListPage:
     rows = what.rows()
     pages = max(1, math.ceil(len(rows) / size))
     page = min(page, pages)
-    shown = rows[(page - 1) * size : page * size]
-    return ListPage(
-        rows=rows_of(what.sheet, shown),
-        all=len(rows),
-        page=page,
-        pages=pages,
-        size=size,
-    )
+    page_rows = rows_of(what.sheet, rows[(page - 1) * size : page * size])
+    return ListPage(rows=page_rows, all=len(rows), page=page, pages=pages, size=size)
 
 
 def rows_of(sheet: Sheet, rows: Ints) -> list[Row]:
