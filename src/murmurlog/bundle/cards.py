@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from murmurlog.bundle import plain_yaml
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.facts import facts
 from murmurlog.bundle.label import known_keys, periods
@@ -280,7 +279,7 @@ def deployment(certificate: Certificate) -> str:
             "administrative": {"registry_authors": [about.get("publisher", "not stated")]},
         },
     }
-    return plain_yaml.write(fields)
+    return _yaml(fields)
 
 
 def readme(certificate: Certificate, sha256: Mapping[str, str]) -> str:
@@ -296,7 +295,7 @@ def readme(certificate: Certificate, sha256: Mapping[str, str]) -> str:
         ],
         **facts(certificate, sha256),
     }
-    lines = ["---", plain_yaml.write(front).rstrip(), "---", "", f"# {certificate.title}", ""]
+    lines = ["---", _yaml(front).rstrip(), "---", "", f"# {certificate.title}", ""]
     lines += [
         _paragraph(_description(certificate)),
         "",
@@ -454,3 +453,29 @@ def _bounded_note(unit: str, claims: Mapping[str, TableClaim]) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _yaml(value: Any, depth: int = 0) -> str:
+    """Plain dicts, lists and scalars as block YAML; a scalar's JSON is valid YAML."""
+    pad = "  " * depth
+    if isinstance(value, dict):
+        return "".join(
+            f"{pad}{key}:\n{_yaml(item, depth + 1)}"
+            if isinstance(item, dict | list)
+            else f"{pad}{key}: {_yaml_scalar(item)}\n"
+            for key, item in value.items()
+        )
+    return "".join(
+        f"{pad}- {_yaml(item, depth + 1).lstrip()}"
+        if isinstance(item, dict)
+        else f"{pad}- {_yaml_scalar(item)}\n"
+        for item in value
+    )
+
+
+def _yaml_scalar(value: Any) -> str:
+    # YAML 1.1 reads 1e-06 as text; 1.0e-06 is a number everywhere.
+    if isinstance(value, float):
+        text = repr(value)
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    return json.dumps(value, ensure_ascii=False)

@@ -57,7 +57,7 @@ def check(data: Any) -> None:
 
 
 def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:
-    """What a release was made by and this version does not know."""
+    """The unit, mechanisms and options of a release that this version does not have."""
     claims = data["tables"].values()
     for guarantee in (data["guarantee"], *(claim["guarantee"] for claim in claims)):
         if guarantee["unit"] not in UNITS:
@@ -77,7 +77,7 @@ def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _other_version(data: Mapping[str, Any], part: str) -> OtherVersion:
-    """The error for something that this version does not know: an older version did, or a later one does."""
+    """The error for a part that this version does not have: an earlier version or a later one does."""
     stated = _release_numbers(data.get("murmurlog"))
     version = f"murmurlog {LAST_VERSION}"
     if not stated:

@@ -239,25 +239,24 @@ def _match_column(table: pa.Table, column: str, texts: Texts) -> Rows:
     return mask
 
 
-def total(of: Counts, rows: Rows, *, confidence: float = CONFIDENCE) -> Estimate:
+def total(counts: Counts, rows: Rows, *, confidence: float = CONFIDENCE) -> Estimate:
     """The sum of the counts of these rows. A sum of true counts is never negative.
 
     It has no upper end if the log may have any number of units more than were counted.
     """
-    value = float(of.values[rows].sum())
-    variance = _squares(of, rows) + (of.common * value) ** 2
-    spread = quantile(confidence, _excess(of, rows)) * math.sqrt(variance)
+    value = float(counts.values[rows].sum())
+    variance = _squares(counts, rows) + (counts.common * value) ** 2
+    spread = quantile(confidence, _excess(counts, rows)) * math.sqrt(variance)
+    high = max(0.0, value + spread + float(counts.too_low[rows].sum()))
     return Estimate(
         value=value,
-        low=max(0.0, value - spread - float(of.too_high[rows].sum())),
-        high=math.inf
-        if of.meaning == AT_LEAST
-        else max(0.0, value + spread + float(of.too_low[rows].sum())),
+        low=max(0.0, value - spread - float(counts.too_high[rows].sum())),
+        high=math.inf if counts.meaning == AT_LEAST else high,
         stderr=math.sqrt(variance),
         confidence=confidence,
         rows=int(rows.sum()),
-        meaning=of.meaning,
-        of=of.of,
+        meaning=counts.meaning,
+        of=counts.of,
     )
 
 
@@ -307,16 +306,16 @@ def describe_count(
     return f"{value}{what} ({describe_interval(low, high, confidence)})"
 
 
-def row_intervals(of: Counts, *, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
+def row_intervals(counts: Counts, *, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
     """The ends of the interval of every row: the `total` of that row alone."""
-    spread = quantile(confidence, of.excess) * of.errors
-    low: Floats = np.maximum(0.0, of.values - spread - of.too_high)
-    high: Floats = np.maximum(0.0, of.values + spread + of.too_low)
+    spread = quantile(confidence, counts.excess) * counts.errors
+    low: Floats = np.maximum(0.0, counts.values - spread - counts.too_high)
+    high: Floats = np.maximum(0.0, counts.values + spread + counts.too_low)
     return low, high
 
 
 def ratio(
-    of: Counts, rows: Rows, over: Counts, over_rows: Rows, *, confidence: float = CONFIDENCE
+    counts: Counts, rows: Rows, over: Counts, over_rows: Rows, *, confidence: float = CONFIDENCE
 ) -> Estimate:
     """The sum of some counts over that of others, with Fieller's interval.
 
@@ -326,13 +325,14 @@ def ratio(
     """
     if not over_rows.any():
         raise UsageError("no published row matches the divisor: widen the pattern")
-    a, b = float(of.values[rows].sum()), float(over.values[over_rows].sum())
-    shared = rows & over_rows if of.name == over.name else np.zeros(len(of.values), bool)
-    va, vb, c = _squares(of, rows), _squares(over, over_rows), _squares(of, shared)
-    if of.name != over.name:  # within one table the common error cancels
-        va, vb = va + (of.common * a) ** 2, vb + (over.common * b) ** 2
-    q = quantile(confidence, max(_excess(of, rows), _excess(over, over_rows)))
-    least, most = a - float(of.too_high[rows].sum()), a + float(of.too_low[rows].sum())
+    a, b = float(counts.values[rows].sum()), float(over.values[over_rows].sum())
+    va, vb = _squares(counts, rows), _squares(over, over_rows)
+    if counts.name == over.name:
+        c = _squares(counts, rows & over_rows)
+    else:  # within one table the common error cancels
+        c, va, vb = 0.0, va + (counts.common * a) ** 2, vb + (over.common * b) ** 2
+    q = quantile(confidence, max(_excess(counts, rows), _excess(over, over_rows)))
+    least, most = a - float(counts.too_high[rows].sum()), a + float(counts.too_low[rows].sum())
     under_most = b + float(over.too_low[over_rows].sum())
     under_least = b - float(over.too_high[over_rows].sum())
     low = 0.0
@@ -350,7 +350,7 @@ def ratio(
         stderr=error,
         confidence=confidence,
         rows=int(rows.sum()),
-        meaning=of.meaning,
+        meaning=counts.meaning,
     )
 
 
@@ -360,14 +360,16 @@ def _roots(a: float, b: float, va: float, vb: float, c: float, q: float) -> list
     return [float(r.real) for r in roots if abs(r.imag) <= 1e-9 * max(1.0, abs(r))] or [0.0]
 
 
-def _squares(of: Counts, rows: Rows) -> float:
-    return float((of.stderr[rows] ** 2).sum())
+def _squares(counts: Counts, rows: Rows) -> float:
+    return float((counts.stderr[rows] ** 2).sum())
 
 
-def _excess(of: Counts, rows: Rows) -> float:
+def _excess(counts: Counts, rows: Rows) -> float:
     """The excess kurtosis of the sum."""
-    squares = _squares(of, rows)
-    return of.excess * float((of.stderr[rows] ** 4).sum()) / squares**2 if squares > 0 else 0.0
+    squares = _squares(counts, rows)
+    if squares == 0:
+        return 0.0
+    return counts.excess * float((counts.stderr[rows] ** 4).sum()) / squares**2
 
 
 def quantile(confidence: float, excess: float) -> float:

@@ -1,6 +1,7 @@
 """Exports a bundle to the formats of other tools. Bundles are public, so an export costs no privacy.
 
-Every export states the guarantee: in a README. It is written beside its target and moved there in one step. Never sees a log.
+The README of every export states the guarantee. An export is written beside its target and moved there in
+one step. Never sees a log.
 """
 
 import csv
@@ -292,7 +293,7 @@ def cell(value: str | list[str] | int | float | bool | datetime | None) -> str:
 
 
 def _lines(path: Path, lines: Iterable[Iterable[str]]) -> int:
-    """Writes a line for each, tabs between its parts; returns how many."""
+    """Writes lines with tabs between their parts; returns the number of lines."""
     n = 0
     with _text(path) as file:
         for line in lines:

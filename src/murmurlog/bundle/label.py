@@ -151,36 +151,36 @@ def _publication(certificate: Certificate) -> str:
     return f"{certificate.published}{who}. License: {about.get('license', 'not stated')}."
 
 
-def needs(claim: TableClaim, unit: str) -> list[str]:
-    """How many units an item needs to be published: in short, then in sentences."""
+def needs(claim: TableClaim, unit: str) -> tuple[str, str]:
+    """How many units an item needs to be published: in short, and in sentences."""
     needed, parameters = claim.passes, claim.parameters
     if "0.5" in needed and claim.guarantee.notion == "none":
-        return [
+        return (
             f"{needed['0.5']} {unit}s",
             f"What {needed['0.5']} {unit}s have in common is published as it is.",
-        ]
+        )
     if needed.get("0.5", 0) > 0 and counts_rows(claim):
         # One unit may have several of them.
-        return [
+        return (
             f"an item needs about {needed['0.5']} rows, of however few {unit}s",
             f"An item of {needed['0.5']} rows is published with even odds, one of "
             f"{needed['0.95']} with 95 %, one of {needed['0.99']} with 99 %.",
-        ]
+        )
     if {"0.5", "0.95", "0.99"} <= set(needed) and needed["0.5"] > 0:
-        return [
+        return (
             f"an item needs about {needed['0.5']} {unit}s",
             f"An item that {needed['0.5']} {unit}s hold is published with even odds, one of "
             f"{needed['0.95']} with 95 %, one of {needed['0.99']} with 99 %.",
-        ]
+        )
     if all(parameters.get(name) for name in ("thresholds", "own", "grid")):
         # The weight that the last round asks for: docs/explanation/mechanisms/rounds.md.
         shares = sum(parameters.get("past") or []) + parameters["own"][-1]
         weight = parameters["thresholds"][-1] / parameters["grid"] / shares
         few, ten, hundred = (math.ceil(weight * math.sqrt(n)) for n in (1, 10, 100))
-        return [
+        return (
             f"an item needs about {few} to {hundred} {unit}s, fewer if they have few other items",
             f"Every {unit} spreads a weight of 1 over the items that are still candidates. The last round "
             f"asks for about {few} {unit}s with no other candidate, {ten} with ten candidates each, "
             f"{hundred} with a hundred.",
-        ]
-    return [FREE, "What is published is not chosen by how many have it."]
+        )
+    return FREE, "What is published is not chosen by how many have it."

@@ -271,13 +271,11 @@ def read_table(root: Path, name: str) -> pa.Table:
         for size, part in parts:
             left -= size
             if left < 0:
-                raise _TooLarge
+                raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size")
             batches.append(part())
         table = pa.Table.from_batches(batches, stored)
         if len(batches) > MOST_BATCHES:  # work on many small ones takes long
             table = table.combine_chunks()
-    except _TooLarge:
-        raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size") from None
     except (OSError, pa.ArrowException, UnicodeError) as error:
         raise BundleError(f"{file} cannot be read: {str(error)[:200]}") from None
     try:
@@ -294,10 +292,6 @@ def read_table(root: Path, name: str) -> pa.Table:
                 f"{file} holds standard errors that are negative, too large or no numbers"
             )
     return table
-
-
-class _TooLarge(Exception):
-    pass
 
 
 def _batches(

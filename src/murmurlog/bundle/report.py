@@ -273,7 +273,7 @@ def _bounds(certificate: Certificate) -> dict[str, Any]:
     unit, claims = certificate.guarantee.unit, certificate.tables.items()
     texts = merge_sentences(
         {
-            name: f"{bound_of(claim, unit)}. {' '.join(needs(claim, unit)[1:])}".rstrip(" .")
+            name: f"{bound_of(claim, unit)}. {needs(claim, unit)[1]}".rstrip(" .")
             for name, claim in claims
         }
     )

@@ -21,34 +21,33 @@ from murmurlog.bundle import estimates
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.models.autocomplete import Completer
 from murmurlog.bundle.models.click_graph import DECIMALS, places
-from murmurlog.bundle.models.derived_tables import add_derived_tables, weights
+from murmurlog.bundle.models.derived_tables import Floats, Ints, add_derived_tables, weights
 from murmurlog.bundle.read import Release
 from murmurlog.bundle.schema import AT_LEAST, LISTS, count_of, flatten_lists, keys_of
 from murmurlog.errors import BundleError
 from murmurlog.web.answers import AnswerCache
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 QUERY_TABLES = ("query", "click", "pair")
+QUERY_COLUMNS = ("query", "next_query")
 A_QUESTION = 1000  # bytes that a cached question takes besides its text and its answer
 SORTS = ("count", "text", "error")
 
 
-class Names:
-    """Distinct texts, sorted."""
+class SortedTexts:
+    """Distinct texts in order."""
 
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
         chunks = [chunk for column in columns for chunk in column.chunks]
         texts = pc.unique(pa.chunked_array(chunks, pa.string()))
-        self.texts: pa.Array = texts.take(pc.sort_indices(texts))
+        self.array: pa.Array = texts.take(pc.sort_indices(texts))
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.array)
 
     def __getitem__(self, place: int) -> str:
-        text: str = self.texts[place].as_py()
+        text: str = self.array[place].as_py()
         return text
 
     def place(self, text: str) -> int:
@@ -68,11 +67,11 @@ class Names:
 class Key:
     """One key column of a table: the rows of each text, in the order of the table."""
 
-    def __init__(self, column: pa.ChunkedArray, names: Names | None = None) -> None:
-        self.names = names or Names([column])
-        self.codes = places(column, self.names.texts).astype(np.int32)
+    def __init__(self, column: pa.ChunkedArray, texts: SortedTexts | None = None) -> None:
+        self.texts = texts or SortedTexts([column])
+        self.codes = places(column, self.texts.array).astype(np.int32)
         self.rows = np.argsort(self.codes, kind="stable").astype(np.int32)
-        sizes = np.bincount(self.codes, minlength=len(self.names))
+        sizes = np.bincount(self.codes, minlength=len(self.texts))
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
 
     def at(self, place: int) -> Ints:
@@ -221,7 +220,7 @@ class Sheet:
             return np.arange(len(self))
         if not set(match) & set("*?"):
             if column == self.keys[0] and self.key is not None:
-                return self.key.rows_of_range(*self.key.names.prefix_range(match))
+                return self.key.rows_of_range(*self.key.texts.prefix_range(match))
             match += "*"
         return np.flatnonzero(estimates.match_rows(self.table, {column: match}))
 
@@ -260,17 +259,17 @@ class Index:
             name: Sheet(name, table, self.certificate, self.answers)
             for name, table in tables.items()
         }
-        names = [name for name in QUERY_TABLES if name in tables]
-        columns = [tables[name]["query"] for name in names]
-        columns += [tables["pair"]["next_query"]] if "pair" in tables else []
-        self.queries = Names(columns) if columns else None
-        self._keys: dict[tuple[str, str], Key] = {}
-        for name in names:
-            self._keys[name, "query"] = Key(tables[name]["query"], self.queries)
+        columns = {
+            (name, column): tables[name][column]
+            for name in QUERY_TABLES
+            if name in tables
+            for column in QUERY_COLUMNS
+            if column in tables[name].column_names
+        }
+        self.queries = SortedTexts(list(columns.values())) if columns else None
+        self._keys = {at: Key(column, self.queries) for at, column in columns.items()}
         if "query" in tables:
             self.sheets["query"].__dict__["key"] = self._keys["query", "query"]
-        if "pair" in tables:
-            self._keys["pair", "next_query"] = Key(tables["pair"]["next_query"], self.queries)
         if "click" in tables:
             self._keys["click", "url"] = Key(tables["click"]["url"])
             self._weights = weights(tables["click"])

@@ -19,15 +19,6 @@ def bad_request(message: str, status: int = 400) -> HTTPException:
     return HTTPException(status, message)
 
 
-def text(request: Request, name: str, *, most: int = MOST_LETTERS) -> str:
-    """A text as the request has it; raises if normalising it would take long."""
-    value = request.query_params.get(name, "")
-    _limit(name, value, most)
-    if len(value) > MOST_MARKS and not value.isascii() and marks(value) > MOST_MARKS:
-        raise bad_request(f"{name} has more than {MOST_MARKS:,} combining marks on one letter")
-    return value
-
-
 def prefix(request: Request, name: str, certificate: Certificate) -> str:
     """A text as keys of the release are written.
 
@@ -48,7 +39,11 @@ def pattern(request: Request, name: str, certificate: Certificate, *, most: int)
 
 
 def _clean(request: Request, name: str, most: int, clean_text: Callable[[str], str]) -> str:
-    value = text(request, name, most=most)
+    """A cleaned text; raises if cleaning it would take long."""
+    value = request.query_params.get(name, "")
+    _limit(name, value, most)
+    if len(value) > MOST_MARKS and not value.isascii() and marks(value) > MOST_MARKS:
+        raise bad_request(f"{name} has more than {MOST_MARKS:,} combining marks on one letter")
     clean = clean_text(value)
     _limit(name, clean, most)  # NFKC turns one letter into up to eighteen
     return clean + " " * bool(clean and value[-1].isspace())

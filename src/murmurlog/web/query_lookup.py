@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from murmurlog.bundle.label import needs
+from murmurlog.bundle.models.derived_tables import Ints
 from murmurlog.web.bundles import ServedBundle
-from murmurlog.web.index import Amount, Index, Ints, Sheet
+from murmurlog.web.index import Amount, Index, Sheet
 
 SHOWN = 15  # rows of each list
 MOST_COUNTS = 100  # of one query, where the tables are split by a column

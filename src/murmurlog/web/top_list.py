@@ -11,10 +11,11 @@ import pyarrow as pa
 from starlette.requests import Request
 
 from murmurlog.bundle.export import cell, escape_cell
+from murmurlog.bundle.models.derived_tables import Ints
 from murmurlog.bundle.report import key_text
 from murmurlog.web import parameters
 from murmurlog.web.bundles import ServedBundle
-from murmurlog.web.index import SORTS, Amount, Ints, Sheet
+from murmurlog.web.index import SORTS, Amount, Sheet
 
 SIZES = (25, 50, 100, 200)
 A_PIECE = 5_000  # rows written at a time

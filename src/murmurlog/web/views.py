@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from murmurlog.bundle.models.derived_tables import Ints
 from murmurlog.web import parameters
 from murmurlog.web.compare import Comparison, combined_cost, compare_tables, shared_tables
-from murmurlog.web.index import Ints
 from murmurlog.web.query_lookup import look_up
 from murmurlog.web.top_list import Row, list_page, list_request, rows_of, write_rows
 

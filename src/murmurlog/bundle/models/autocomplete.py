@@ -9,13 +9,10 @@ from bisect import bisect_left, bisect_right
 from os.path import commonprefix
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.models.derived_tables import Tables, weights
-
-Ints = npt.NDArray[np.int64]
+from murmurlog.bundle.models.derived_tables import Ints, Tables, weights
 
 BLOCK = 256
 

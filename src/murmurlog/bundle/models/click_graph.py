@@ -10,16 +10,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from murmurlog.bundle.models.derived_tables import Tables, add_derived_tables, weights
+from murmurlog.bundle.models.derived_tables import (
+    Floats,
+    Ints,
+    Tables,
+    add_derived_tables,
+    weights,
+)
 from murmurlog.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 FAINT = 1e-3  # smaller probabilities are dropped: rows would fill up
 DECIMALS = 12  # smaller differences are ties, ordered by text
@@ -84,6 +86,12 @@ def places(texts: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.Array) -
         texts = pa.array(texts, pa.string())
     place = pc.fill_null(pc.index_in(texts.cast(pa.string()), value_set=among), -1)
     return np.asarray(place.to_numpy(), dtype=np.int64)
+
+
+def sum_by_place(place: Ints, weight: Floats, size: int) -> Floats:
+    """The sum of the weights at each place below `size`; a weight at -1 is ignored."""
+    sums: Floats = np.bincount(place + 1, weight, size + 1)[1:].astype(np.float64)
+    return sums
 
 
 def normalise(matrix: Any) -> Any:

@@ -16,14 +16,16 @@ from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.schema import count_of, lists_of
 
 Tables = Mapping[str, pa.Table]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
-def weights(table: pa.Table) -> npt.NDArray[np.float64]:
+def weights(table: pa.Table) -> Floats:
     """The weight of each row: its noisy count, at least 0; 1 where there are no counts."""
     count = count_of(table)
     if count is None:
         return np.ones(table.num_rows)
-    counts: npt.NDArray[np.float64] = table[count].to_numpy().astype(np.float64)
+    counts: Floats = table[count].to_numpy().astype(np.float64)
     return np.maximum(counts, 0.0)
 
 

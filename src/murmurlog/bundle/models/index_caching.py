@@ -7,14 +7,11 @@ come from the release.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.models.click_graph import places
-from murmurlog.bundle.models.derived_tables import weights
-
-Ints = npt.NDArray[np.int64]
+from murmurlog.bundle.models.derived_tables import Ints, weights
 
 POSTING = 8  # bytes
 LONGEST = 200_000  # postings of a list that are kept in memory

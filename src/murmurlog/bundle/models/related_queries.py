@@ -7,16 +7,12 @@ Sees published sets only.
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
 from murmurlog.bundle.models.click_graph import places
-from murmurlog.bundle.models.derived_tables import weights
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from murmurlog.bundle.models.derived_tables import Floats, Ints, weights
 
 BLOCK = 256  # queries whose sums are in memory at a time
 

@@ -12,7 +12,6 @@ from scipy import sparse
 from murmurlog.bundle.models.click_graph import (
     BLOCK,
     ClickGraph,
-    Ints,
     Ranking,
     best,
     click_graph,
@@ -22,7 +21,7 @@ from murmurlog.bundle.models.click_graph import (
     prune,
     walkers_at,
 )
-from murmurlog.bundle.models.derived_tables import Tables
+from murmurlog.bundle.models.derived_tables import Ints, Tables
 
 STAYS = 0.1  # self-transition of a query
 STEPS = 10

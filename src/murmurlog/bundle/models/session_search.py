@@ -14,16 +14,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.bundle.models.click_graph import DECIMALS, Ranking, in_rows, places
-from murmurlog.bundle.models.derived_tables import Tables
+from murmurlog.bundle.models.derived_tables import Floats, Ints, Tables
 from murmurlog.bundle.models.search import Searcher
 from murmurlog.bundle.models.suggestion import later_pairs
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Links = Literal["clicks", "pairs", "sessions"]
 
 GAMMA = 0.92

@@ -11,14 +11,13 @@ from scipy.sparse import csgraph
 from murmurlog.bundle.keys import clean_url
 from murmurlog.bundle.models.click_graph import (
     ClickGraph,
-    Ints,
     best,
     click_graph,
     normalise,
     places,
     walkers_at,
 )
-from murmurlog.bundle.models.derived_tables import Tables
+from murmurlog.bundle.models.derived_tables import Ints, Tables
 
 MERGE = 0.5
 SLACK = 1e-9  # tolerance for sums of shares that are exactly one half

@@ -11,12 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.models.click_graph import places
-from murmurlog.bundle.models.derived_tables import weights
+from murmurlog.bundle.models.click_graph import places, sum_by_place
+from murmurlog.bundle.models.derived_tables import Ints, weights
 from murmurlog.bundle.schema import count_of
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 FARTHEST = 2  # how many letters a correction changes at most
 
@@ -34,10 +31,10 @@ def corrections(tables: Mapping[str, pa.Table]) -> dict[str, str]:
     users = weights(queries)
     first, second = (places(pairs[name], names) for name in ("query", "next_query"))
     pair_users = weights(pairs)
-    continued, clicks = _sums(first, pair_users, len(users)), np.zeros(len(users))
+    continued, clicks = sum_by_place(first, pair_users, len(users)), np.zeros(len(users))
     if "click" in tables:
         at = places(tables["click"]["query"], names)
-        clicks = _sums(at, weights(tables["click"]), len(users))
+        clicks = sum_by_place(at, weights(tables["click"]), len(users))
     # Pairs of published queries, from one that looks misspelled to a more frequent one.
     rows = np.flatnonzero((first >= 0) & (second >= 0) & (pair_users > 0))
     rows = rows[(continued > clicks)[first[rows]]]
@@ -60,12 +57,6 @@ def corrections(tables: Mapping[str, pa.Table]) -> dict[str, str]:
     rows = rows[np.sort(best)]
     wrong, right = (pc.take(names, pa.array(side[rows])).to_pylist() for side in (first, second))
     return dict(zip(wrong, right, strict=True))
-
-
-def _sums(places: Ints, weight: Floats, size: int) -> Floats:
-    """The sum of weights at each place; -1 is ignored."""
-    sums: Floats = np.bincount(places + 1, weight, size + 1)[1:].astype(np.float64)
-    return sums
 
 
 def distances(ours: Sequence[str], theirs: Sequence[str], most: int) -> Ints:

@@ -13,12 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import chdtri, xlogy
 
-from murmurlog.bundle.models.click_graph import places
-from murmurlog.bundle.models.derived_tables import weights
+from murmurlog.bundle.models.click_graph import places, sum_by_place
+from murmurlog.bundle.models.derived_tables import Floats, Ints, weights
 from murmurlog.bundle.schema import count_of
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 JOINED = 3.0  # mutual information of adjacent words of one phrase: 20 times as often as by chance
 RISK = 0.05  # that one of all pairs passes the test by chance
@@ -57,12 +54,12 @@ def learn_phrases(queries: pa.Table) -> Phrases:
     coded = words.dictionary_encode()
     code, size = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
     weight = np.repeat(_evidence(queries), np.diff(ends))
-    words_weight = _sums(code, weight, size)
+    words_weight = sum_by_place(code, weight, size)
     inner = np.ones(len(code), bool)
     inner[ends[:-1][np.diff(ends) > 0]] = False  # a first word follows nothing
     at = np.flatnonzero(inner)
     keys, pair = np.unique(code[at - 1] * size + code[at], return_inverse=True)
-    pairs_weight = _sums(pair, weight[at], len(keys))
+    pairs_weight = sum_by_place(pair, weight[at], len(keys))
     frequent = pairs_weight >= FEWEST
     keys, pairs_weight = keys[frequent], pairs_weight[frequent]
     share = pairs_weight / max(weight[at].sum(), 1.0)
@@ -101,7 +98,7 @@ def followers(
     """
     size = len(texts)
     significant = chdtri(1, RISK / max(1, len(first)))  # chi-squared, one degree of freedom
-    row, column = _sums(first, weight, size), _sums(second, weight, size)
+    row, column = (sum_by_place(side, weight, size) for side in (first, second))
     total = max(query_total, float(weight.sum()))
     frequent = np.flatnonzero(weight >= FEWEST)
     first, second, weight = first[frequent], second[frequent], weight[frequent]
@@ -212,25 +209,21 @@ def _changes(
         left_only, right_only = np.ones(a.sum(), bool), np.ones(b.sum(), bool)
         left_only[left[same]] = False
         right_only[right[same]] = False
-        single = (_sums(np.repeat(np.arange(len(a)), a), left_only, len(a)) == 1) & (
-            _sums(np.repeat(np.arange(len(b)), b), right_only, len(b)) == 1
+        different = (
+            np.bincount(np.repeat(np.arange(len(n)), n)[only], minlength=len(n))
+            for n, only in ((a, left_only), (b, right_only))
         )
+        single = np.logical_and(*(count == 1 for count in different))
         rows = np.flatnonzero(single[pair] & left_only[left] & right_only[right])
         keys.append(left_phrase[rows] * size + right_phrase[rows])
         key_weights.append(weight[part][pair[rows]])
     key, place = np.unique(np.concatenate(keys), return_inverse=True)
-    return key // size, key % size, _sums(place, np.concatenate(key_weights), len(key))
+    return key // size, key % size, sum_by_place(place, np.concatenate(key_weights), len(key))
 
 
 def _evidence(table: pa.Table) -> Floats:
     """The counts of a table; FEWEST for each row of a table without counts, since it was published."""
     return weights(table) if count_of(table) else np.full(len(table), FEWEST)
-
-
-def _sums(numbers: Ints, weight: Floats | npt.NDArray[np.bool_], size: int) -> Floats:
-    """The weight of each number below `size`."""
-    sums: Floats = np.bincount(numbers, weight, size).astype(np.float64)
-    return sums
 
 
 def _words(texts: pa.Array) -> tuple[pa.Array, Ints]:

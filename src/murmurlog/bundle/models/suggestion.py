@@ -16,17 +16,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
 from murmurlog.bundle.models.click_graph import DECIMALS, normalise, places, sum_matrix
-from murmurlog.bundle.models.derived_tables import Tables, weights
+from murmurlog.bundle.models.derived_tables import Floats, Ints, Tables, weights
 from murmurlog.bundle.schema import lists_of
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 LAMBDA = 0.5
 BLOCK = 256  # queries whose neighbours are in memory at a time
