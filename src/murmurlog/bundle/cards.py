@@ -91,6 +91,7 @@ def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
 
 
 def _types(certificate: Certificate, table: str, standard: int) -> dict[str, str]:
+    """The type of each column of a table by Croissant (0) or Frictionless (1)."""
     types = {f.name: TYPES[f.type][standard] for f in stated_schema(certificate, table)}
     claim = certificate.tables[table]
     if claim.meaning == AT_LEAST and standard == 1:
@@ -105,13 +106,11 @@ def statement(certificate: Certificate) -> str:
     if g.notion == "none":
         return NO_GUARANTEE
     change = "added or removed" if g.neighbours == "add-remove" else "replaced by another"
-    epsilon, what = (
-        round_up_text(g.epsilon, 6),
-        " (an id of the log, not a person)" * (g.unit == "user"),
-    )
+    epsilon = round_up_text(g.epsilon, 6)
+    unit = f"{g.unit} (an id of the log, not a person)" if g.unit == "user" else g.unit
     about = "whether it is in the log" if g.neighbours == "add-remove" else "which of two it is"
     text = (
-        f"Protected unit: one {g.unit}{what}, {change}. This bundle moves anyone's odds on {about} by a "
+        f"Protected unit: one {unit}, {change}. This bundle moves anyone's odds on {about} by a "
         f"factor of at most {odds(g)} (epsilon {epsilon}), but for a chance of at most "
         f"{round_up_text(g.plain_delta)} (delta)."
     )
@@ -350,8 +349,8 @@ def _accounting(certificate: Certificate) -> str:
 
 
 def _description(certificate: Certificate) -> str:
-    what = ", ".join(CONTENTS[table] for table in certificate.tables)
-    return certificate.about.get("description", f"Parts of a search log ({what}).")
+    contents = ", ".join(CONTENTS[table] for table in certificate.tables)
+    return certificate.about.get("description", f"Parts of a search log ({contents}).")
 
 
 def _paragraph(text: str) -> str:
@@ -440,15 +439,15 @@ def _meaning(unit: str, claim: TableClaim) -> str:
 
 
 def _bounded_note(unit: str, claims: Mapping[str, TableClaim]) -> str:
-    """The same for bundles before version 0.2, whose tables do not state what counts are about."""
+    """A sentence for bundles before version 0.2, whose tables do not state what counts are about."""
     rows = [name for name, claim in claims.items() if claim.count == "rows"]
     if not rows:
-        what = f"{unit}s after each was bounded to a few distinct items"
+        counted = f"{unit}s after each was bounded to a few distinct items"
     elif len(rows) == len(claims):
-        what = f"rows after each {unit} was bounded to a few"
+        counted = f"rows after each {unit} was bounded to a few"
     else:
-        what = f"{unit}s, in {', '.join(rows)} of rows, after each {unit} was bounded to a few"
-    return f"Counts are of {what}, plus noise; they are not traffic."
+        counted = f"{unit}s, in {', '.join(rows)} of rows, after each {unit} was bounded to a few"
+    return f"Counts are of {counted}, plus noise; they are not traffic."
 
 
 def _json(value: Any) -> str:

@@ -45,7 +45,7 @@ def check(data: Any) -> None:
     """
     _check_format(data)
     _certificate(data, "")
-    if sum(map(len, _own_words(data))) > MOST_WORDS:
+    if sum(map(len, _owner_texts(data))) > MOST_WORDS:
         raise _schema_error(
             "about, unprotected, ledger.source and text.where",
             f"hold at most {MOST_WORDS:,} characters together",
@@ -106,7 +106,7 @@ def _check_format(data: Any) -> None:
         )
 
 
-def _own_words(data: Mapping[str, Any]) -> Iterator[str]:
+def _owner_texts(data: Mapping[str, Any]) -> Iterator[str]:
     """The texts by the owner; not the values of `by`, which are names and may be many."""
     yield from data["about"].values()
     yield from data["unprotected"]
@@ -142,10 +142,10 @@ def _path(at: str, key: object) -> str:
 # --- kinds of rules -------------------------------------------------------------------------------
 
 
-def _must(what: str, holds: Callable[[Any], bool]) -> Rule:
+def _must(requirement: str, holds: Callable[[Any], bool]) -> Rule:
     def rule(value: Any, at: str) -> None:
         if not holds(value):
-            raise _schema_error(at, f"be {what}", value)
+            raise _schema_error(at, f"be {requirement}", value)
 
     return rule
 

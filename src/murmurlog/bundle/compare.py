@@ -64,9 +64,9 @@ class Comparison:
                 f"Counts are of {self.unit}s after bounding: the log has at least as many. A difference is "
                 "about those counted, and says nothing certain about the log."
             )
-        which, end = ("second", "lower") if self.meanings[0] == IN_LOG else ("first", "upper")
+        bounded, end = ("second", "lower") if self.meanings[0] == IN_LOG else ("first", "upper")
         return (
-            f"Only the {which} bundle counts {self.unit}s after bounding, and its log has at least as many: "
+            f"Only the {bounded} bundle counts {self.unit}s after bounding, and its log has at least as many: "
             f"a difference between the logs has a {end} end only."
         )
 

@@ -167,17 +167,17 @@ def selection_bias_bounds(
     true count, from T to two standard deviations above; the number of items with n users is constant
     in n; or it falls as n^-2.5, so that most items are below T and pass by chance.
     """
-    stretch = max(1.0, noise_sd(noise=noise, scale=scale) / SHAPE_SD)
-    scale, T = scale / stretch, max(2, round(T / stretch))
+    factor = max(1.0, noise_sd(noise=noise, scale=scale) / SHAPE_SD)
+    scale, T = scale / factor, max(2, round(T / factor))
     sd = noise_sd(noise=noise, scale=scale)
     # Items with far fewer users than T pass with probability 0 in floating point.
     n = np.arange(max(1, T - int(130 * sd) - 2), T + int(8 * sd) + 2)
     noisy = np.arange(T, n[-1] + int(20 * scale) + 20)
-    away = np.abs(noisy[None, :] - n[:, None])
+    distance = np.abs(noisy[None, :] - n[:, None])
     if noise == "gaussian":
-        mass = ndtr((0.5 - away) / scale) - ndtr((-0.5 - away) / scale)
+        mass = ndtr((0.5 - distance) / scale) - ndtr((-0.5 - distance) / scale)
     else:
-        mass = np.tanh(0.5 / scale) * np.exp(-away / scale)
+        mass = np.tanh(0.5 / scale) * np.exp(-distance / scale)
     values, stderr = noisy.astype(np.float64), np.full(len(noisy), sd)
     if corrected:
         estimates = Selection(noise, scale, T).estimates(noisy)
@@ -186,9 +186,9 @@ def selection_bias_bounds(
     near = values <= T + NEAR_SD * stderr
     too_high = mass @ values - mass.sum(axis=1) * n  # mean error times the probability to pass
     errors = mass[:, near] @ stderr[near]
-    alike = np.flatnonzero((n >= T) & (n <= T + 2 * sd))
+    equal_counts = np.flatnonzero((n >= T) & (n <= T + 2 * sd))
     with np.errstate(all="ignore"):  # a forged scale may mean no noise at all
-        biases = [too_high[alike] / errors[alike]]
+        biases = [too_high[equal_counts] / errors[equal_counts]]
         for steepness in (0.0, STEEPEST):
             items = n.astype(np.float64) ** -steepness
             biases.append(np.array([items @ too_high / (items @ errors)]))
@@ -299,11 +299,11 @@ def describe_count(
 
     Counts of bundles before version 0.2 have no meaning: they are of units after bounding.
     """
-    what = f" {of} in the log" + (f", added up over {rows:,} rows" if rows > 1 else "")
+    units = f" {of} in the log" + (f", added up over {rows:,} rows" if rows > 1 else "")
     if meaning == AT_LEAST:
-        return f"at least {low}{what}, {100 * confidence:g} % sure ({value} counted)"
-    what = what if meaning == IN_LOG else ""
-    return f"{value}{what} ({describe_interval(low, high, confidence)})"
+        return f"at least {low}{units}, {100 * confidence:g} % sure ({value} counted)"
+    units = units if meaning == IN_LOG else ""
+    return f"{value}{units} ({describe_interval(low, high, confidence)})"
 
 
 def row_intervals(counts: Counts, *, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:

@@ -147,8 +147,8 @@ def known_keys(certificate: Certificate) -> str:
 def _publication(certificate: Certificate) -> str:
     """The day, the publisher and the license."""
     about = certificate.about
-    who = f" by {about['publisher']}" if "publisher" in about else ""
-    return f"{certificate.published}{who}. License: {about.get('license', 'not stated')}."
+    publisher = f" by {about['publisher']}" if "publisher" in about else ""
+    return f"{certificate.published}{publisher}. License: {about.get('license', 'not stated')}."
 
 
 def needs(claim: TableClaim, unit: str) -> tuple[str, str]:

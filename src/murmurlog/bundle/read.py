@@ -42,13 +42,15 @@ MOST_BATCHES = 200
 def stated_json(root: Path) -> Any:
     """The parsed privacy.json; raises where a key is repeated, since its meaning is ambiguous."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
         if len(members) < len(pairs):
             raise ValueError("a key is repeated")
         return members
 
-    return json.loads((root / CERTIFICATE).read_text(encoding="utf-8"), object_pairs_hook=once)
+    return json.loads(
+        (root / CERTIFICATE).read_text(encoding="utf-8"), object_pairs_hook=read_object
+    )
 
 
 def read_certificate(root: Path) -> Certificate:
@@ -56,9 +58,11 @@ def read_certificate(root: Path) -> Certificate:
     path = root / CERTIFICATE
     try:
         if not is_own_file(root, CERTIFICATE):
-            why = f"there is no {CERTIFICATE} in it" if root.is_dir() else "there is no such folder"
+            reason = "there is no such folder"
+            if root.is_dir():
+                reason = f"there is no {CERTIFICATE} in it"
             raise BundleError(
-                f"{str(root)!r} is no bundle: {why}. Name the folder that 'murmurlog release' wrote."
+                f"{str(root)!r} is no bundle: {reason}. Name the folder that 'murmurlog release' wrote."
             )
         if path.stat().st_size > MOST_JSON_BYTES:
             raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")

@@ -168,11 +168,11 @@ def _rank_charts(certificate: Certificate, views: Sequence[View]) -> list[str]:
         claim = certificate.tables[view.name]
         needed = claim.passes.get("0.5") if view.intervals else None
         word = "threshold" if claim.guarantee.notion == "none" else "even odds to be published"
-        what = "pairs of query and url" if view.name == "log" else ITEMS[view.name][1]
+        items = "pairs of query and url" if view.name == "log" else ITEMS[view.name][1]
         pictures.append(
             charts.ranks(
                 _marks(view, counts[view.name]),
-                title=f"{view.name}: {len(counts[view.name]):,} {what}",
+                title=f"{view.name}: {len(counts[view.name]):,} {items}",
                 x_label=f"rank (most {view.counted} first)",
                 ink=ink,
                 within=(last, most),

@@ -116,9 +116,9 @@ def with_intervals(table: pa.Table) -> pa.Table:
 
 
 def with_lists(table: pa.Table, mechanism: str) -> pa.Table:
-    """The table with what its lists hold, where that is not queries, so that no model takes it for them."""
-    what = OTHER_LISTS.get(mechanism.partition("(")[0].partition(":")[0])
-    return table if what is None else with_notes(table, {"hold": what}, name="lists")
+    """The table with a note on what its lists hold, unless it is queries: no model must take it for them."""
+    contents = OTHER_LISTS.get(mechanism.partition("(")[0].partition(":")[0])
+    return table if contents is None else with_notes(table, {"hold": contents}, name="lists")
 
 
 def lists_of(table: pa.Table) -> str:
@@ -155,8 +155,8 @@ class By:
 
 def check_public_name(column: str) -> None:
     """Raises if the name of a --by column is too similar to the name of a table column."""
-    alike = unicodedata.normalize("NFKC", column).casefold()
-    if alike in DESCRIPTIONS or not alike.strip():
+    folded = unicodedata.normalize("NFKC", column).casefold()
+    if folded in DESCRIPTIONS or not folded.strip():
         raise UsageError(
             f"--by cannot use a column called {column!r}: tables have a column of that name, but for "
             "capitals or look-alike letters. Rename it in the log."

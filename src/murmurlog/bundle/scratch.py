@@ -37,7 +37,7 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
     sweep(parent)
     folder = None
     try:
-        with _signals_wait():
+        with _delay_signals():
             folder, lock = _make(parent)
             _locks[folder] = lock, os.getpid()
         yield folder
@@ -48,7 +48,7 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
 
 def temporary_folder() -> Path:
     """The system's temporary folder."""
-    with _signals_wait():  # at first Python writes a file, to see whether that is possible
+    with _delay_signals():  # at first Python writes a file, to see whether that is possible
         return Path(tempfile.gettempdir())
 
 
@@ -61,7 +61,7 @@ def remove_rest() -> None:
 
 def _end(folder: Path) -> None:
     """Removes a folder of this process, once; a forked process has no folders."""
-    with _signals_wait():
+    with _delay_signals():
         lock, process = _locks.pop(folder, (-1, -1))
         if process == os.getpid():
             _remove(folder)
@@ -69,7 +69,7 @@ def _end(folder: Path) -> None:
 
 
 @contextmanager
-def _signals_wait() -> Iterator[None]:
+def _delay_signals() -> Iterator[None]:
     """Signals that Python handles are handled after the block. Other threads never handle any."""
     pending: list[int] = []
     try:

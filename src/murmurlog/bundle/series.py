@@ -105,7 +105,7 @@ class Series:
         A sum of numbers of users by period, not a number of distinct users. `releases` says how many
         releases have the key: where it has no row its count is not known, and not in the sum.
         """
-        table, rows = self._count_rows(name)
+        table, rows = self._rows_with_counts(name)
         chosen = self._match(name, table, where)
         code, first = _renumber(rows.key, chosen)
 
@@ -141,7 +141,7 @@ class Series:
         confidence: float = estimates.CONFIDENCE,
     ) -> Estimate:
         """The sum of the counts of some keys over all releases, with an interval; see `sums`."""
-        table, rows = self._count_rows(name)
+        table, rows = self._rows_with_counts(name)
         chosen = self._match(name, table, where)
         code, first = _renumber(rows.key, chosen)
         model = np.bincount(code, rows.model[chosen], len(first))
@@ -228,7 +228,7 @@ class Series:
         laws = (str(claim.parameters.get("noise")) for _, claim in self._claims(name))
         return max(estimates.EXCESS.get(law, 0.0) for law in laws)
 
-    def _count_rows(self, name: str) -> tuple[pa.Table, _Rows]:
+    def _rows_with_counts(self, name: str) -> tuple[pa.Table, _Rows]:
         """The rows with counts, and their errors; raises where sums would count a period twice."""
         _check_apart(self.periods)
         places = [place for place, claim in self._claims(name) if claim.count]
@@ -254,7 +254,7 @@ def load_series(
     order: "2026-01" or "2026-01-31", or a pair of its start and the end that is not part of it.
     """
     if isinstance(bundles, str | Path):
-        releases = list(_in_folder(Path(bundles)))
+        releases = list(_load_folder(Path(bundles)))
     else:
         releases = [item if isinstance(item, Release) else load(item) for item in bundles]
     if not releases:
@@ -284,13 +284,15 @@ def stated_period(certificate: Certificate) -> Period:
     start = text.get("count_from")  # counts of fewer rows than keys were chosen from
     if start in (None, "all"):
         start = text.get("since")
-    return Period(_moment(start), _moment(text.get("until")))
+    return Period(_read_time(start), _read_time(text.get("until")))
 
 
 def read_period(period: str | tuple[Any, Any]) -> Period:
     """A period: a month, a day, or a pair of start and end."""
     if not isinstance(period, str):
-        start, end = (value if isinstance(value, datetime) else _moment(value) for value in period)
+        start, end = (
+            value if isinstance(value, datetime) else _read_time(value) for value in period
+        )
         if start and end and not start < end:
             raise UsageError(f"a period ends after its start, unlike {period!r:.80}")
         return Period(start, end)
@@ -299,12 +301,13 @@ def read_period(period: str | tuple[Any, Any]) -> Period:
         return Period(datetime(year, month, 1), datetime(year + month // 12, month % 12 + 1, 1))
     if len(period) != len("2026-01-31"):
         raise UsageError(f"{period!r:.60} is no period: write 2026-01, 2026-01-31 or (start, end)")
-    start = _moment(period)
+    start = _read_time(period)
     assert start is not None
     return Period(start, start + timedelta(days=1))
 
 
-def _moment(text: Any) -> datetime | None:
+def _read_time(text: Any) -> datetime | None:
+    """The moment that a text states, UTC; None for None."""
     if text is None:
         return None
     try:
@@ -316,15 +319,15 @@ def _moment(text: Any) -> datetime | None:
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 
-def _in_folder(root: Path) -> Iterator[Release]:
+def _load_folder(root: Path) -> Iterator[Release]:
     """The bundles in a folder, by the day of their publication, then by name."""
     if not root.is_dir():
         raise UsageError(f"{str(root)!r} is no folder of bundles")
     folders = sorted(path for path in root.iterdir() if (path / CERTIFICATE).is_file())
     if not folders:
-        what = "is one bundle" if (root / CERTIFICATE).is_file() else "holds no bundle"
+        fault = "is one bundle" if (root / CERTIFICATE).is_file() else "holds no bundle"
         raise BundleError(
-            f"{str(root)!r} {what}: name the folder that holds the folders of the bundles, or list them"
+            f"{str(root)!r} {fault}: name the folder that holds the folders of the bundles, or list them"
         )
     yield from sorted(map(load, folders), key=lambda release: release.certificate.published)
 

@@ -106,11 +106,12 @@ def _texts(table: pa.Table) -> Iterator[pa.Array]:
 
 
 def _characters(name: str, table: pa.Table, certificate: Certificate) -> str | None:
+    """A message unless every text is what cleaning can give and no list is empty."""
     by, version = certificate.by, VERSIONS.get(certificate.text["normaliser"])
     for key, texts in zip(keys_of(name, by), _texts(table), strict=True):
         if pc.any(pc.match_substring_regex(texts, NOT_TEXT)).as_py():
             return "holds control characters, which normalised text has not"
-        odd = _where(pc.unique(texts), NOT_ASCII).to_pylist()
+        odd = _filter(pc.unique(texts), NOT_ASCII).to_pylist()
         if any(len(text) > MOST_MARKS and marks(text) > MOST_MARKS for text in odd):
             return f"holds a text with more than {MOST_MARKS} marks on one letter"
         if by and key == by.column:
@@ -120,8 +121,8 @@ def _characters(name: str, table: pa.Table, certificate: Certificate) -> str | N
         elif version and key not in NOT_NORMALISED and not _all_normal(texts, odd, version):
             return f"holds a text in {key} that is not normalised"
         elif version and certificate.keys and key in FOLDED:
-            may = _where(pc.unique(texts), changeable(certificate.keys)).to_pylist()
-            if any(canonical(text, version=version) != text for text in may):
+            candidates = _filter(pc.unique(texts), changeable(certificate.keys)).to_pylist()
+            if any(canonical(text, version=version) != text for text in candidates):
                 return f"holds a text in {key} that is not a key by the rules {certificate.keys}"
     if any(
         pc.any(pc.equal(pc.list_value_length(table[k]), 0)).as_py()
@@ -137,7 +138,8 @@ def _all(values: pa.Array) -> bool:
     return bool(pc.all(values, min_count=0).as_py())
 
 
-def _where(texts: pa.Array, pattern: str) -> pa.Array:
+def _filter(texts: pa.Array, pattern: str) -> pa.Array:
+    """The texts in which a regular expression matches somewhere."""
     return texts.filter(pc.match_substring_regex(texts, pattern))
 
 
@@ -175,7 +177,7 @@ def marks(text: str) -> int:
 
 
 def _keys(table: pa.Table, keys: tuple[str, ...]) -> str | None:
-    """Each key once; rows by count descending, then by key, as `in_order` puts them."""
+    """A message unless each key occurs once and the rows are in the order of `in_order`."""
     flat = flatten_lists(table.select(list(keys))).combine_chunks()
     if flat.group_by(list(keys)).aggregate([]).num_rows != table.num_rows:
         return "has rows in which a key repeats"

@@ -68,11 +68,11 @@ def combined_cost(a: ServedBundle, b: ServedBundle) -> CombinedCost:
         )
     try:
         both = None if "none" in (first.notion, second.notion) else compose([first, second])
-        why = "One of them has no guarantee, so there is no total."
+        reason = "One of them has no guarantee, so there is no total."
     except MurmurlogError as error:
-        both, why = None, f"The costs cannot be added: {error}"
+        both, reason = None, f"The costs cannot be added: {error}"
     if both is None:
-        return CombinedCost(first=first, second=second, sum=None, words=why)
+        return CombinedCost(first=first, second=second, sum=None, words=reason)
     sources = [(bundle.certificate.booked or {}).get("source") for bundle in (a, b)]
     if sources[0] is not None and sources[0] == sources[1]:
         words = f"Both are booked under {sources[0]!r}: they are about the same {first.unit}s."

@@ -145,10 +145,9 @@ class Sheet:
             self.values, self.stderr = counts.values, counts.errors
             self.low, self.high = ends
             self.reliable = table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
-            sound = np.isfinite(self.low).all() and np.isfinite(self.high).all()
             if self.meaning == AT_LEAST:
-                sound, self.high = np.isfinite(self.low).all(), None
-            if not sound:
+                self.high = None
+            if not all(np.isfinite(end).all() for end in (self.low, self.high) if end is not None):
                 raise BundleError(f"privacy.json gives parameters of {name} that have no intervals")
         self._lock = threading.Lock()
 

@@ -25,8 +25,8 @@ MOST_WILD = 16  # of * and ?; each makes the search for a pattern slower
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListRequest:
-    """A table to list, with its filter and order."""
+class Selection:
+    """The rows of a table that match a pattern, in an order."""
 
     bundle: ServedBundle
     sheet: Sheet
@@ -87,15 +87,15 @@ class ListPage:
         return (self.page - 1) * self.size + 1 if self.rows else 0
 
 
-def list_request(request: Request, bundle: ServedBundle) -> ListRequest:
-    """The list that a request selects."""
+def read_selection(request: Request, bundle: ServedBundle) -> Selection:
+    """The selection that a request states."""
     names = bundle.index.tables
     if not names:
         raise parameters.bad_request("this bundle has no table that can be listed", 404)
     sheet = bundle.index.sheets[parameters.one_of(request, "table", names[0], names)]
     sort = parameters.one_of(request, "sort", "count", SORTS)
     order = parameters.one_of(request, "order", _order(sort == "count"), ("falling", "rising"))
-    return ListRequest(
+    return Selection(
         bundle=bundle,
         sheet=sheet,
         match=_pattern(request, bundle),
@@ -113,14 +113,14 @@ def _pattern(request: Request, bundle: ServedBundle) -> str:
     return pattern
 
 
-def list_page(request: Request, what: ListRequest) -> ListPage:
+def list_page(request: Request, selection: Selection) -> ListPage:
     """The requested page; the last one if there are fewer."""
     size = int(parameters.one_of(request, "size", "50", [str(n) for n in SIZES]))
     page = parameters.integer(request, "page", 1, least=1, most=MOST_PAGES)
-    rows = what.rows()
+    rows = selection.rows()
     pages = max(1, math.ceil(len(rows) / size))
     page = min(page, pages)
-    page_rows = rows_of(what.sheet, rows[(page - 1) * size : page * size])
+    page_rows = rows_of(selection.sheet, rows[(page - 1) * size : page * size])
     return ListPage(rows=page_rows, all=len(rows), page=page, pages=pages, size=size)
 
 
@@ -137,9 +137,9 @@ def rows_of(sheet: Sheet, rows: Ints) -> list[Row]:
     ]
 
 
-def write_rows(what: ListRequest, kind: str) -> Iterator[bytes]:
+def write_rows(selection: Selection, kind: str) -> Iterator[bytes]:
     """All rows as CSV or TSV, in pieces. No cell is a formula to a spreadsheet."""
-    table, rows = what.sheet.table, what.rows()
+    table, rows = selection.sheet.table, selection.rows()
     yield _lines([[escape_cell(name) for name in table.column_names]], kind)
     for begin in range(0, len(rows), A_PIECE):
         piece = table.take(pa.array(rows[begin : begin + A_PIECE])).to_pylist()

@@ -9,7 +9,7 @@ from murmurlog.bundle.models.derived_tables import Ints
 from murmurlog.web import parameters
 from murmurlog.web.compare import Comparison, combined_cost, compare_tables, shared_tables
 from murmurlog.web.query_lookup import look_up
-from murmurlog.web.top_list import Row, list_page, list_request, rows_of, write_rows
+from murmurlog.web.top_list import Row, list_page, read_selection, rows_of, write_rows
 
 if TYPE_CHECKING:
     from murmurlog.web.app import Context
@@ -49,21 +49,21 @@ def complete(request: Request, context: "Context") -> JSONResponse:
 def top(request: Request, context: "Context") -> Response:
     """A page of a table."""
     bundle = parameters.bundle(request, context.bundles)
-    what = list_request(request, bundle)
-    page = list_page(request, what)
+    selection = read_selection(request, bundle)
+    page = list_page(request, selection)
     most = max([1.0, *(row.amount.most for row in page.rows if row.amount is not None)])
-    values = {"bundle": bundle, "what": what, "page": page, "most": most}
+    values = {"bundle": bundle, "selection": selection, "page": page, "most": most}
     return context.render(request, "top.html", values)
 
 
 def table_file(request: Request, context: "Context", kind: str) -> Response:
     """All rows of a list as a CSV or TSV file."""
-    what = list_request(request, parameters.bundle(request, context.bundles))
+    selection = read_selection(request, parameters.bundle(request, context.bundles))
     return StreamingResponse(
-        write_rows(what, kind),
+        write_rows(selection, kind),
         headers={
             "content-type": EXPORTS[kind],
-            "content-disposition": f'attachment; filename="{what.sheet.name}.{kind}"',
+            "content-disposition": f'attachment; filename="{selection.sheet.name}.{kind}"',
         },
     )
 
@@ -103,11 +103,11 @@ def _parts(comparison: Comparison) -> list[dict[str, Any]]:
     """Gained, lost, risen and fallen items, with their counts before and after."""
 
     def entries(before: Ints | None, after: Ints | None) -> list[tuple[Row, Any, Any]]:
-        olds = None if before is None else rows_of(comparison.before, before[:COMPARED])
-        news = None if after is None else rows_of(comparison.after, after[:COMPARED])
+        old = None if before is None else rows_of(comparison.before, before[:COMPARED])
+        new = None if after is None else rows_of(comparison.after, after[:COMPARED])
         return [
-            (row, olds[n].amount if olds else None, news[n].amount if news else None)
-            for n, row in enumerate(news or olds or [])
+            (row, old[n].amount if old else None, new[n].amount if new else None)
+            for n, row in enumerate(new or old or [])
         ]
 
     parts = [

@@ -53,7 +53,7 @@ class Completer:
         """
         at = bisect_left(self.texts, text)
         neighbours = self.texts[max(0, at - 1) : at + 1]
-        return max((len(commonprefix([text, near])) for near in neighbours), default=0)
+        return max((len(commonprefix([text, query])) for query in neighbours), default=0)
 
     def _best(self, start: int, end: int, k: int) -> Ints:
         """The positions of the k best ranks in a range, the best first."""

@@ -62,11 +62,11 @@ def clusters(graph: ClickGraph, sites: list[str]) -> Ints:
     published = np.flatnonzero(place >= 0)
     clicks = graph.clicks.T.tocsr()[place[published]]
     share = normalise(clicks) @ (clicks > 0).astype(np.float64).T
-    alike = sparse.csr_array(share.minimum(share.T))
-    alike.data[alike.data < MERGE - SLACK] = 0.0
-    alike.eliminate_zeros()
+    similarity = sparse.csr_array(share.minimum(share.T))
+    similarity.data[similarity.data < MERGE - SLACK] = 0.0
+    similarity.eliminate_zeros()
     numbers = np.full(len(sites), -1, np.int64)
-    numbers[published] = csgraph.connected_components(alike, directed=False)[1]
+    numbers[published] = csgraph.connected_components(similarity, directed=False)[1]
     return numbers
 
 

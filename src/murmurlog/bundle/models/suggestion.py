@@ -90,11 +90,11 @@ class Suggester:
         similarity, flow = np.zeros(len(self.queries)), np.zeros(len(self.queries))
         for begin in range(0, len(queries), BLOCK):
             block = queries[begin : begin + BLOCK]
-            alike, after = self.clicks[block] @ self._clicked, self.flow[block]
+            alike, next_queries = self.clicks[block] @ self._clicked, self.flow[block]
             for row, number in enumerate(block):
-                clicked, followed = _columns(alike, row), _columns(after, row)
+                clicked, followed = _columns(alike, row), _columns(next_queries, row)
                 similarity[clicked] = np.round(alike.data[_places(alike, row)], DECIMALS)
-                flow[followed] = np.round(after.data[_places(after, row)], DECIMALS)
+                flow[followed] = np.round(next_queries.data[_places(next_queries, row)], DECIMALS)
                 similarity[number] = flow[number] = 0.0
                 best = _select(similarity, flow, np.sort(clicked), np.sort(followed), k)
                 yield Candidates(number=best, similarity=similarity[best], flow=flow[best])
