@@ -364,27 +364,29 @@ def limits(certificate: Certificate) -> list[str]:
     g = certificate.guarantee
     if g.notion == "none":
         return [NO_GUARANTEE]
-    limits = [
+    sentences = [
         "Rare items are missing by design, and some frequent ones by chance.",
         "What many users have in common is published, whatever it is about.",
     ]
     if counts := counts_note(certificate):
-        limits.insert(0, counts)
+        sentences.insert(0, counts)
     if certificate.keys:
-        limits.append(FOLDED)
+        sentences.append(FOLDED)
     if "log" in certificate.tables:
-        limits.insert(0, "The users of `log` are invented; no row of it is anybody's.")
+        sentences.insert(0, "The users of `log` are invented; no row of it is anybody's.")
     if any("expected_fakes" in claim.parameters for claim in certificate.tables.values()):
-        limits.append("Some rows hold what nobody asked; their noise alone reached the threshold.")
+        sentences.append(
+            "Some rows hold what nobody asked; their noise alone reached the threshold."
+        )
     if selected := certificate.period("select_from"):
-        limits.insert(0, periods(certificate, selected))
+        sentences.insert(0, periods(certificate, selected))
     if certificate.after:
-        limits.append(known_keys(certificate))
+        sentences.append(known_keys(certificate))
     if g.unit != "user":
-        limits.append(loss_of_several(g.unit))
+        sentences.append(loss_of_several(g.unit))
     if certificate.unprotected:
-        limits.append("The guarantee is conditional on: " + "; ".join(certificate.unprotected))
-    return limits
+        sentences.append("The guarantee is conditional on: " + "; ".join(certificate.unprotected))
+    return sentences
 
 
 def _in_log(certificate: Certificate) -> list[bool]:
@@ -417,13 +419,13 @@ def counts_note(certificate: Certificate) -> str:
         return ""
     if all(claim.meaning is None for claim in counted.values()):
         return _bounded_note(unit, counted)
-    same: dict[str, list[str]] = {}
+    by_meaning: dict[str, list[str]] = {}
     for name, claim in counted.items():
-        same.setdefault(_meaning(unit, claim), []).append(name)
-    if len(same) == 1:
-        return f"{next(iter(same))} They are not traffic."
-    texts = [f"{', '.join(names)}: {text[:1].lower()}{text[1:]}" for text, names in same.items()]
-    return f"{' '.join(texts)} They are not traffic."
+        by_meaning.setdefault(_meaning(unit, claim), []).append(name)
+    if len(by_meaning) == 1:
+        return f"{next(iter(by_meaning))} They are not traffic."
+    sentences = [f"{', '.join(names)}: {t[:1].lower()}{t[1:]}" for t, names in by_meaning.items()]
+    return f"{' '.join(sentences)} They are not traffic."
 
 
 def _meaning(unit: str, claim: TableClaim) -> str:

@@ -23,9 +23,7 @@ TAIL = 1.05
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Ints, Ints]  # rows of the first table and of the second
-Side = tuple[
-    pa.Table, TableClaim | None, tuple[str, ...]
-]  # a table, what is claimed of it, its keys
+Side = tuple[pa.Table, TableClaim | None, tuple[str, ...]]  # a table, its claim and its keys
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -118,15 +118,22 @@ def export(bundle: str | Path | Sequence[str | Path], *, to: str, out: str | Pat
             "bundle's tables are split by: use --to csv, --to tsv or --to hf"
         )
     notes = _notes(release.tables, to)
-    with scratch(out.parent) as place:
-        root = place / "export"
-        root.mkdir()
+    with new_folder(out) as root:
         files = WRITERS[to](root, release)
         if to != "hf":  # which copies the README and checksums of the bundle
             seal(root, _readme(release.certificate, to, files, notes))
+    return Exported(to=to, out=out, files=files, notes=notes)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder that is moved to `out` in one step after the block, unless the block fails."""
+    with scratch(out.parent) as place:
+        root = place / "export"
+        root.mkdir()
+        yield root
         check_target(out)
         settle(root, out)
-    return Exported(to=to, out=out, files=files, notes=notes)
 
 
 def check_outside(folder: Path, out: Path) -> None:

@@ -36,14 +36,13 @@ class Option:
     name: str = ""  # the keyword; of a field, the field's name
     alias: str = ""  # the flag, where it is not the name with dashes
     read: Callable[[Any], Any] | None = None  # the value of a text, or of all of them if repeated
-    switch: bool = False  # given or not, without a value
+    switch: bool = False  # a flag without a value
     repeated: bool = False  # once for each value
     variable: bool = True  # MURMURLOG_<FLAG> sets it, too
     default: Any = None
     public_file: bool = False  # names a public file, fixed without the log
-    prepare: Callable[[Any, Any], Any] | None = (
-        None  # of a mechanism: checks the value, reads files
-    )
+    # of a mechanism: checks the value, reads files
+    prepare: Callable[[Any, Any], Any] | None = None
     kind: Any = None  # the type of a value; by default that of the field, or what `read` returns
 
     @property

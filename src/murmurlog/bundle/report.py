@@ -117,26 +117,19 @@ def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
         {key: key_text(row[key]) for key in keys} | {c: row[c] for c in row if c not in keys}
         for row in table.slice(0, TOP).to_pylist()
     ]
-    if count is None:
-        return View(
-            name=name, keys=keys, top=top, counted="", meaning=None, counts=None, intervals=None,
-            reliable=None,
-        )  # fmt: skip
-    intervals, meaning = None, None
-    if name != "log":
-        intervals = published_intervals(name, table, certificate.tables[name])
-        meaning = certificate.tables[name].meaning
+    claim = certificate.tables[name]
+    noisy = count is not None and name != "log"  # those of a synthetic log are sums of its rows
+    intervals = published_intervals(name, table, claim) if noisy else None
+    reliable = table["reliable"].to_numpy(zero_copy_only=False) if intervals else None
     return View(
         name=name,
-        meaning=meaning,
         keys=keys,
         top=top,
-        counted=counted if count == "users" else count,
-        counts=table[count].to_numpy().astype(np.float64),
+        counted=(counted if count == "users" else count) or "",
+        meaning=claim.meaning if noisy else None,
+        counts=None if count is None else table[count].to_numpy().astype(np.float64),
         intervals=intervals,
-        reliable=table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
-        if intervals
-        else None,
+        reliable=reliable,
     )
 
 

@@ -95,14 +95,14 @@ def sweep(parent: Path) -> list[Path]:
                 # another process removes it just now.
                 folder.rmdir()
                 removed.append(folder)
-    for folder in abandoned(parent):
+    for folder in abandoned_folders(parent):
         with suppress(OSError):
             _remove(folder)
             removed.append(folder)
     return removed
 
 
-def abandoned(parent: Path) -> Iterator[Path]:
+def abandoned_folders(parent: Path) -> Iterator[Path]:
     """The folders that dead processes of this user left in `parent`, each locked while the caller has it."""
     for folder in _own_folders(parent):
         with suppress(OSError):

@@ -14,10 +14,10 @@ from murmurlog.bundle.export import (
     check_files,
     check_outside,
     csv_file,
+    new_folder,
     seal,
     wrap,
 )
-from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.series import DESCRIPTIONS, Series, load_series
 from murmurlog.bundle.write import check_target
 from murmurlog.errors import MurmurlogError
@@ -45,16 +45,12 @@ def export_series(bundles: Sequence[str | Path], *, to: str, out: Path) -> Expor
             "Not every release states its period (--since, --until): those without have none, and all are "
             "numbered in the order in which they were given."
         )
-    with scratch(out.parent) as place:
-        root = place / "export"
-        root.mkdir()
+    with new_folder(out) as root:
         files = {
             f"{name}.{to}": _write(root / f"{name}.{to}", series.table(name), series)
             for name in names
         }
         seal(root, _readme(series, to, files, notes))
-        check_target(out)
-        settle(root, out)
     return Exported(to=to, out=out, files=files, notes=tuple(notes))
 
 

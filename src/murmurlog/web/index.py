@@ -1,6 +1,6 @@
 """An index of the tables of one release: rows by text, in any order, with intervals.
 
-Everything slow is done once. Texts are sorted, so that bisection finds a text or a prefix; the rows of
+Everything slow is computed once. Texts are sorted, so that bisection finds a text or a prefix; the rows of
 one text are adjacent, the largest count first. A lookup among a million queries takes about a
 millisecond.
 """
