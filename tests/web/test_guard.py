@@ -28,7 +28,7 @@ from murmurlog.web import template_helpers
 from murmurlog.web.answers import AnswerCache
 from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Hosts
-from murmurlog.web.index import A_QUESTION, Sheet
+from murmurlog.web.index import QUESTION_BYTES, Sheet
 from murmurlog.web.query_lookup import similar_queries
 
 LIGATURE = "\ufdfa"  # one letter that becomes eighteen, four words of them
@@ -347,7 +347,7 @@ def test_patterns_on_a_large_table_take_no_more_than_the_room(served):
         found = sheet.find(f"*{n}*" if n else "", column="query", sort="text", falling=False)
         assert len(found) > 0
         assert answers.size <= 4 << 20
-    kept = sum(value.nbytes + A_QUESTION for value, _ in answers._answers.values())
+    kept = sum(value.nbytes + QUESTION_BYTES for value, _ in answers._answers.values())
     assert kept <= answers.size + 64 * 100
 
 

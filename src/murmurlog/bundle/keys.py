@@ -249,7 +249,7 @@ def _compact(text: str) -> str:
 
 
 def _as_text(text: str) -> str:
-    """The text as it is: NFC, a space for each control character, nothing invisible or around it."""
+    """The text in NFC, without invisible characters, with inner spaces for control characters."""
     return _compose(_replace_control(_without_ignorable(text)), "NFC").strip()
 
 

@@ -134,7 +134,7 @@ def _characters(name: str, table: pa.Table, certificate: Certificate) -> str | N
 
 
 def _all(values: pa.Array) -> bool:
-    """Whether all are true; they are if there are none, which Arrow otherwise calls null."""
+    """Whether all values are true; true for no values, where Arrow gives null."""
     return bool(pc.all(values, min_count=0).as_py())
 
 

@@ -23,7 +23,7 @@ from murmurlog.bundle.schema import in_order
 from murmurlog.bundle.scratch import flush, move, scratch
 from murmurlog.errors import UsageError
 
-ROWS_A_GROUP = 100_000
+GROUP_ROWS = 100_000  # of a row group in a Parquet file
 
 
 def check_target(out: Path) -> None:
@@ -115,4 +115,4 @@ def make_cards(
 
 def _write_parquet(path: Path, table: pa.Table, certificate: Certificate) -> None:
     table = table.replace_schema_metadata(metadata(certificate)).combine_chunks()
-    pq.write_table(table, path, compression="zstd", row_group_size=ROWS_A_GROUP)
+    pq.write_table(table, path, compression="zstd", row_group_size=GROUP_ROWS)

@@ -7,7 +7,7 @@ from murmurlog.bundle.compare import Changes, find_changes
 from murmurlog.errors import MurmurlogError
 from murmurlog.privacy import Guarantee, compose
 from murmurlog.web.bundles import ServedBundle
-from murmurlog.web.index import A_QUESTION, Sheet
+from murmurlog.web.index import QUESTION_BYTES, Sheet
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,7 +45,7 @@ def compare_tables(a: ServedBundle, b: ServedBundle, table: str) -> Comparison:
 def _size(changes: Comparison) -> int:
     """The bytes that a comparison takes besides the tables."""
     arrays = (changes.gained, changes.lost, *changes.common, *changes.rose, *changes.fell)
-    return A_QUESTION + sum(rows.nbytes for rows in arrays)
+    return QUESTION_BYTES + sum(rows.nbytes for rows in arrays)
 
 
 def _compare_tables(a: ServedBundle, b: ServedBundle, table: str) -> Comparison:

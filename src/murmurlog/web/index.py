@@ -31,7 +31,7 @@ Flags = npt.NDArray[np.bool_]
 
 QUERY_TABLES = ("query", "click", "pair")
 QUERY_COLUMNS = ("query", "next_query")
-A_QUESTION = 1000  # bytes that a cached question takes besides its text and its answer
+QUESTION_BYTES = 1000  # of a cached question, besides its text and its answer
 SORTS = ("count", "text", "error")
 
 
@@ -203,7 +203,7 @@ class Sheet:
             return self._answers.get(
                 question,
                 lambda: self._select(match, column, sort, falling),
-                lambda rows: rows.nbytes + 4 * len(match) + A_QUESTION,
+                lambda rows: rows.nbytes + 4 * len(match) + QUESTION_BYTES,
             )
 
     def _select(self, match: str, column: str, sort: str, falling: bool) -> Ints:

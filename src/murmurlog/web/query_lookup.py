@@ -10,8 +10,8 @@ from murmurlog.web.index import Amount, Index, Sheet
 SHOWN = 15  # rows of each list
 MOST_COUNTS = 100  # of one query, where the tables are split by a column
 RELATED = 12
-NEAR = 8
-LEAST_PREFIX, MOST_PREFIX = 2, 20  # letters of a word that similar queries share
+SIMILAR = 8
+LEAST_PREFIX, MOST_PREFIX = 2, 20  # characters of a word that similar queries share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class Finding:
     after: Listing | None
     before: Listing | None
     related: list[tuple[str, float]] | None
-    absent: str  # why it may be missing
-    near: list[str]
+    absence: str  # why it may be missing
+    similar: list[str]
 
 
 def look_up(bundle: ServedBundle, query: str) -> Finding:
@@ -69,8 +69,8 @@ def look_up(bundle: ServedBundle, query: str) -> Finding:
         after=_listing(index, "pair", "query", "next_query", place),
         before=_listing(index, "pair", "next_query", "query", place),
         related=index.related(place, RELATED) if "click" in index.sheets else None,
-        absent="" if published else explain_absence(bundle, query),
-        near=[] if published else similar_queries(index, query),
+        absence="" if published else explain_absence(bundle, query),
+        similar=[] if published else similar_queries(index, query),
     )
 
 
@@ -115,7 +115,7 @@ def explain_absence(bundle: ServedBundle, query: str) -> str:
 
 
 def similar_queries(index: Index, query: str) -> list[str]:
-    """Published queries that share the longest prefix with a query: by words, then by letters."""
+    """Published queries that share the longest prefix with a query: by words, then by characters."""
     length, first = index.shared_prefix_length(query), query.partition(" ")[0]
     if len(first) <= length:
         # The prefix ends with the last shared word: at the end of the query, or before a space.
@@ -125,4 +125,4 @@ def similar_queries(index: Index, query: str) -> list[str]:
         prefix = first[: min(length, len(first) - 1, MOST_PREFIX)]
         if len(prefix) < LEAST_PREFIX:
             return []
-    return [text for text, _ in index.complete(prefix, NEAR)]
+    return [text for text, _ in index.complete(prefix, SIMILAR)]

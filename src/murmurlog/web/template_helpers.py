@@ -7,7 +7,7 @@ from markupsafe import Markup
 from murmurlog.web.index import Amount
 
 WIDE, TALL = 240, 14
-LONGEST = 160  # letters of a text in a list; the page of a query shows all of it
+LONGEST = 160  # characters of a text in a list; the page of a query shows all of it
 MOST_ADDRESS = 2000  # bytes of a link in a list
 
 
@@ -38,6 +38,7 @@ def bar(amount: Amount | None, most: float) -> Markup:
 
 
 def whole(value: float | None) -> str:
+    """A number without decimals."""
     return "–" if value is None else f"{value:,.0f}".replace("-", "\u2212")
 
 

@@ -18,9 +18,9 @@ from murmurlog.web.bundles import ServedBundle
 from murmurlog.web.index import SORTS, Amount, Sheet
 
 SIZES = (25, 50, 100, 200)
-A_PIECE = 5_000  # rows written at a time
+BATCH = 5_000  # rows written at a time
 MOST_PAGES = 10**8
-MOST_PATTERN = 2000  # letters
+MOST_PATTERN = 2000  # characters
 MOST_WILD = 16  # of * and ?; each makes the search for a pattern slower
 
 
@@ -138,12 +138,12 @@ def rows_of(sheet: Sheet, rows: Ints) -> list[Row]:
 
 
 def write_rows(selection: Selection, kind: str) -> Iterator[bytes]:
-    """All rows as CSV or TSV, in pieces. No cell is a formula to a spreadsheet."""
+    """All rows as CSV or TSV, in batches. No cell is a formula to a spreadsheet."""
     table, rows = selection.sheet.table, selection.rows()
     yield _lines([[escape_cell(name) for name in table.column_names]], kind)
-    for begin in range(0, len(rows), A_PIECE):
-        piece = table.take(pa.array(rows[begin : begin + A_PIECE])).to_pylist()
-        yield _lines([[cell(value) for value in row.values()] for row in piece], kind)
+    for begin in range(0, len(rows), BATCH):
+        batch = table.take(pa.array(rows[begin : begin + BATCH])).to_pylist()
+        yield _lines([[cell(value) for value in row.values()] for row in batch], kind)
 
 
 def _lines(rows: list[list[str]], kind: str) -> bytes:
