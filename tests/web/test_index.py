@@ -79,9 +79,7 @@ def test_bundles_without_a_meaning_keep_their_words(client):
 
 
 def test_a_bar_without_an_upper_end_has_one_tick():
-    amount = Amount(
-        value=50, counted="users", low=40, high=None, stderr=5, reliable=True, meaning=AT_LEAST
-    )
+    amount = Amount(value=50, counted="users", low=40, high=None, reliable=True, meaning=AT_LEAST)
     assert bar(amount, 100).count('class="error"') == 2
     assert bar(replace(amount, high=60), 100).count('class="error"') == 3
 

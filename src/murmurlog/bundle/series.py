@@ -61,7 +61,6 @@ class Period(NamedTuple):
 class _Rows(NamedTuple):
     """The rows with counts of a table in all releases, one after the other."""
 
-    release: Ints  # its place in the series, from 0
     key: Ints  # the same number for the same key
     values: Floats
     noise: Floats  # independent between releases, a standard deviation
@@ -236,10 +235,9 @@ class Series:
             raise UsageError(f"the table {name} has no counts: there is nothing to add up")
         table = pa.concat_tables([self._part(place, name) for place in places])
         key = joined_keys(table, self._keys(name)).dictionary_encode().indices.to_numpy()
-        parts = [_errors(self.releases[place], name, place) for place in places]
-        joined = (np.concatenate(column) for column in zip(*parts, strict=True))
-        release, *errors = joined
-        return table, _Rows(release, key.astype(np.int64), *errors)
+        errors = [_errors(self.releases[place], name) for place in places]
+        columns = (np.concatenate(column) for column in zip(*errors, strict=True))
+        return table, _Rows(key.astype(np.int64), *columns)
 
 
 def load_series(
@@ -364,28 +362,27 @@ def _check_apart(periods: Sequence[Period]) -> None:
             )
 
 
-def _errors(release: Release, name: str, place: int) -> tuple[npt.NDArray[Any], ...]:
-    """The columns of `_Rows` after the key, of one release, its place first."""
+def _errors(release: Release, name: str) -> tuple[Floats, ...]:
+    """The columns of `_Rows` after the key, of one release."""
     claim, table = release.certificate.tables[name], release.tables[name]
-    of = estimates.counts(name, table, claim)
-    noise = of.stderr  # of bounded counts there is no other error
+    counts = estimates.counts(name, table, claim)
+    noise = counts.stderr  # of bounded counts there is no other error
     selection = np.zeros(len(noise))
     if claim.meaning == IN_LOG:
         scale, d2 = claim.parameters.get("count_scale"), (claim.counting or {}).get("d2")
         sigma = float(scale) * math.sqrt(float(d2)) if scale and d2 else 0.0
-        noise = np.minimum(sigma, of.stderr)
+        noise = np.minimum(sigma, counts.stderr)
         # What the published interval allows for rows that are chosen because they are large.
         low = table[f"{count_of(table)}_low"].to_numpy()
-        allowed = np.where(low > 0, of.values - Z95 * of.errors - low, of.errors)
-        selection = np.clip(allowed, 0.0, of.errors)
+        margin = np.where(low > 0, counts.values - Z95 * counts.errors - low, counts.errors)
+        selection = np.clip(margin, 0.0, counts.errors)
     return (
-        np.full(len(of.values), place),
-        of.values,
+        counts.values,
         noise,
-        np.sqrt(np.maximum(of.stderr**2 - noise**2, 0.0)),
-        of.common * np.maximum(of.values, 1.0),
-        of.too_high,
-        of.too_low,
+        np.sqrt(np.maximum(counts.stderr**2 - noise**2, 0.0)),
+        counts.common * np.maximum(counts.values, 1.0),
+        counts.too_high,
+        counts.too_low,
         selection,
     )
 

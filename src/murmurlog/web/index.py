@@ -104,7 +104,6 @@ class Amount:
     counted: str
     low: float | None
     high: float | None
-    stderr: float | None
     reliable: bool
     meaning: str | None = None  # "users in the log" or "at least"; None before version 0.2
 
@@ -169,7 +168,6 @@ class Sheet:
             counted=self.counted,
             low=None if self.low is None else float(self.low[row]),
             high=None if self.high is None else float(self.high[row]),
-            stderr=None if self.stderr is None else float(self.stderr[row]),
             reliable=self.reliable is None or bool(self.reliable[row]),
             meaning=self.meaning,
         )
@@ -249,7 +247,7 @@ class Index:
     """All lookups in one release."""
 
     def __init__(self, release: Release, answers: AnswerCache | None = None) -> None:
-        self.release, self.certificate = release, release.certificate
+        self.certificate = release.certificate
         self.answers = answers or AnswerCache()
         # One chunk each: selecting a few rows of a table with many chunks would copy all of it.
         derived = _with_derived(release.tables)
