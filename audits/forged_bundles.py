@@ -28,7 +28,7 @@ from murmurlog.bundle.write import publish
 from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError, OtherVersion
 from murmurlog.web import app as application
-from murmurlog.web.bundles import Shelf
+from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Hosts
 
 MOST_BYTES, MOST_SECONDS = 2_000_000, 2.0  # of an answer
@@ -295,11 +295,11 @@ def serve_forged(
             beside = [choice.choice(sound)] if choice.random() < 0.5 else []
             with _watched(found, f"{what}: at start"):
                 try:
-                    shelf = Shelf([forged, *beside])
+                    bundles = ServedBundles([forged, *beside])
                 except (BundleError, OtherVersion):
                     continue
                 found.shown += 1
-                ask(shelf, found, choice, what)
+                ask(bundles, found, choice, what)
     return found
 
 
@@ -311,9 +311,9 @@ def _watched(found: Served, what: str) -> Iterator[None]:
         found.violations.append(f"{what}: {type(error).__name__}: {error!s:.200}")
 
 
-def ask(shelf: Shelf, found: Served, choice: random.Random, what: str) -> None:
+def ask(bundles: ServedBundles, found: Served, choice: random.Random, what: str) -> None:
     """Asks the page for some addresses and holds the answers against the limits."""
-    guard = application.make(shelf, verifier=verified, hosts=Hosts())
+    guard = application.make(bundles, verifier=verified, hosts=Hosts())
     asked = choice.sample(ADDRESSES, ASKED)
     asked += [choice.choice(SLOW)] if choice.random() < 0.05 else []
     with TestClient(guard, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:

@@ -30,7 +30,7 @@ from murmurlog.logs import formats as shapes
 from murmurlog.logs.screen import load
 from murmurlog.logs.source import find
 from murmurlog.privacy import WeightedCounts, rounds
-from murmurlog.web.bundles import Shelf
+from murmurlog.web.bundles import ServedBundles
 
 FAST = "threshold(noise=geometric, d=1, scale=1.0, T=24)"
 
@@ -341,7 +341,7 @@ def test_parameters_that_are_no_numbers_are_not_served(bundle):
     tables = json.loads((bundle / "privacy.json").read_text())["tables"]
     tables["query"]["parameters"]["scale"] = "x"
     with pytest.raises(BundleError, match="parameters.scale must be a number"):
-        Shelf([forge(bundle, tables=tables)])
+        ServedBundles([forge(bundle, tables=tables)])
 
 
 @pytest.mark.parametrize("stderr", [float("nan"), float("inf"), -1.0, 1e200])
@@ -447,7 +447,7 @@ def test_a_card_of_another_size_is_not_read(bundle, monkeypatch):
 def test_a_pipe_beside_a_bundle_does_not_hold_up_the_page(bundle):
     os.mkfifo(bundle / "report.htm")
     with pytest.raises(BundleError, match="or a pipe"):
-        Shelf([bundle])
+        ServedBundles([bundle])
 
 
 # --- the harness itself ---------------------------------------------------------------------------
@@ -479,7 +479,7 @@ def test_the_page_refuses_or_shows_a_forged_bundle_and_never_breaks(name, sound_
 def test_the_limits_of_the_page_are_watched(sound_bundles, monkeypatch, limit, value, words):
     monkeypatch.setattr(forged_bundles, limit, value)
     found = forged_bundles.Served()
-    forged_bundles.ask(Shelf([sound_bundles[0]]), found, random.Random(1), "sound")
+    forged_bundles.ask(ServedBundles([sound_bundles[0]]), found, random.Random(1), "sound")
     assert words in found.violations[0]
 
 
@@ -490,7 +490,7 @@ def test_what_breaks_the_page_is_seen(sound_bundles, monkeypatch):
     monkeypatch.setattr(forged_bundles, "verified", broken)
     monkeypatch.setattr(forged_bundles, "ADDRESSES", ["/privacy?check=now"] * 8)
     found = forged_bundles.Served()
-    forged_bundles.ask(Shelf([sound_bundles[0]]), found, random.Random(1), "sound")
+    forged_bundles.ask(ServedBundles([sound_bundles[0]]), found, random.Random(1), "sound")
     assert "/privacy?check=now: status 500" in found.violations[0]
 
 

@@ -21,7 +21,7 @@ from murmurlog.errors import BundleError, OtherVersion, UsageError
 from murmurlog.evaluation.evaluate import reading_of
 from murmurlog.logs.options import ReadOptions
 from murmurlog.web import app
-from murmurlog.web.bundles import Shelf
+from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Hosts
 
 PARTS = st.sampled_from(
@@ -160,8 +160,8 @@ def test_queries_composed_of_keywords_are_refused_before_anything_is_booked(log,
 def test_lookups_fold_as_the_bundle_does(query, log, tmp_path):
     release = release_log(log, tmp_path / "shop")
     assert release.complete(query)[0][0] == "shop"
-    shelf, hosts = Shelf([tmp_path / "shop"]), Hosts(port=8765)
-    site = app.make(shelf, verifier=verified, hosts=hosts)
+    bundles, hosts = ServedBundles([tmp_path / "shop"]), Hosts(port=8765)
+    site = app.make(bundles, verifier=verified, hosts=hosts)
     client = TestClient(site, base_url="http://127.0.0.1:8765")
     assert client.get("/complete", params={"q": query}).json()["completions"]
     for match in (query, "sho?"):

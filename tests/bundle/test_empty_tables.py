@@ -11,7 +11,7 @@ from murmurlog.bundle.schema import AT_LEAST, KEYS, SEVERAL, By, with_intervals
 from murmurlog.bundle.table_rules import table_fault
 from murmurlog.cli.serve import verified
 from murmurlog.web import app
-from murmurlog.web.bundles import Shelf
+from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Hosts
 
 BY = ("country", ["DE", "FR"])
@@ -82,8 +82,8 @@ def test_a_release_without_rows_verifies_loads_and_is_served(name, by, tmp_path)
     assert failed == (
         ["this bundle has NO privacy guarantee and claims none"] if settings.keys() & NONE else []
     )
-    shelf = Shelf((tmp_path / "b",))
-    page = app.make(shelf, verifier=verified, hosts=Hosts(port=8765))
+    bundles = ServedBundles((tmp_path / "b",))
+    page = app.make(bundles, verifier=verified, hosts=Hosts(port=8765))
     client = TestClient(page, base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
     answers = {view: client.get(view).status_code for view in VIEWS}
     assert max(answers.values()) < 500, answers

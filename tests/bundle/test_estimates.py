@@ -13,7 +13,14 @@ import pytest
 import murmurlog
 import murmurlog.cli.main as entry
 from murmurlog.bundle.certificate import TableClaim
-from murmurlog.bundle.estimates import Counts, counts, match_rows, ratio, selection_lean, total
+from murmurlog.bundle.estimates import (
+    Counts,
+    counts,
+    match_rows,
+    ratio,
+    selection_bias_bounds,
+    total,
+)
 from murmurlog.bundle.read import load
 from murmurlog.errors import UsageError
 from murmurlog.privacy import Guarantee
@@ -90,12 +97,12 @@ def test_sums_of_rows_near_the_threshold_are_covered_and_would_not_be_without_th
 
 
 def test_the_lean_is_that_of_the_exact_law_and_as_large_as_stated_in_the_docs():
-    high, low = selection_lean("gaussian", 23.46, 134)
+    high, low = selection_bias_bounds("gaussian", 23.46, 134)
     assert 0.12 < high < 0.15
     assert 0.02 < low < 0.05
-    assert 0.15 < selection_lean("geometric", 10.0, 150)[0] < 0.25
-    assert selection_lean("gaussian", 23.46, 134, corrected=False)[0] > 0.7  # as drawn
-    big = selection_lean("gaussian", 2346.0, 13400)
+    assert 0.15 < selection_bias_bounds("geometric", 10.0, 150)[0] < 0.25
+    assert selection_bias_bounds("gaussian", 23.46, 134, corrected=False)[0] > 0.7  # as drawn
+    big = selection_bias_bounds("gaussian", 2346.0, 13400)
     assert big == pytest.approx((high, low), abs=0.02)  # large noise leans as small noise does
 
 

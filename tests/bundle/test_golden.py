@@ -14,7 +14,7 @@ from murmurlog.bundle.schema import AT_LEAST, IN_LOG
 from murmurlog.cli.serve import verified
 from murmurlog.errors import OtherVersion
 from murmurlog.web import app
-from murmurlog.web.bundles import Shelf
+from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Hosts
 
 HOME = Path(__file__).parents[1] / "golden"
@@ -54,7 +54,7 @@ def test_a_golden_bundle_loads(bundle):
 
 @every
 def test_the_page_serves_a_golden_bundle(bundle):
-    page = app.make(Shelf([bundle]), verifier=verified, hosts=Hosts())
+    page = app.make(ServedBundles([bundle]), verifier=verified, hosts=Hosts())
     with TestClient(page, base_url="http://127.0.0.1") as client:
         for address in ("/", "/?q=weather", "/top", "/privacy?check=now"):
             assert client.get(address).status_code == 200, address
@@ -66,7 +66,7 @@ def readers(root, tmp_path):
     return (
         lambda: murmurlog.verify(root),
         lambda: murmurlog.load(root),
-        lambda: Shelf([root]),
+        lambda: ServedBundles([root]),
         lambda: murmurlog.export(root, to="csv", out=tmp_path / "out"),
     )
 

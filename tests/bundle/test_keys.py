@@ -20,7 +20,7 @@ from murmurlog.bundle.keys import (
     NORMALISER,
     URL_LEVELS,
     VERSIONS,
-    _composed,
+    _compose,
     clean_url,
     is_ignorable,
     keywords,
@@ -215,7 +215,7 @@ def test_time_grows_with_the_length(part):
 def test_marks_that_are_sorted_before_give_the_same_normal_form(text):
     long = text + "b" * MOST_MARKS
     for form in ("NFC", "NFKC"):
-        assert _composed(long, form) == unicodedata.normalize(form, long)
+        assert _compose(long, form) == unicodedata.normalize(form, long)
 
 
 def test_the_rules_of_version_1_are_kept():

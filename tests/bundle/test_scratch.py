@@ -62,7 +62,7 @@ def test_no_step_at_which_ctrl_c_comes_leaves_a_folder(tmp_path):
         stopped += interrupted_at(n, tmp_path)
         remove_rest()
         assert not list(tmp_path.iterdir()), n
-        assert not module._made
+        assert not module._locks
         assert signal.getsignal(signal.SIGINT) is before
     assert stopped > 100
 

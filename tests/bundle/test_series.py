@@ -241,10 +241,10 @@ def test_an_export_of_a_series_is_one_file_for_each_table(folder, tmp_path):
 
 
 def test_a_series_under_one_cap_states_the_cap():
-    from murmurlog.bundle.series_export import together
+    from murmurlog.bundle.series_export import combined_cost
 
     booked = {"source": "web", "rule": "filter", "cap": {"epsilon": 3.0, "delta": 1e-5}}
     releases = [make_release(n, [("a", 100, 20.0)]) for n in (1, 2)]
     capped = [Release(r.path, replace(r.certificate, booked=booked)) for r in releases]
-    assert "within epsilon 3, delta 1e-05 per user" in together(load_series(capped))
-    assert "epsilon 5, delta" in together(load_series([capped[0], releases[1]]))
+    assert "within epsilon 3, delta 1e-05 per user" in combined_cost(load_series(capped))
+    assert "epsilon 5, delta" in combined_cost(load_series([capped[0], releases[1]]))

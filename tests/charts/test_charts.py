@@ -129,7 +129,11 @@ def test_names_that_end_at_the_same_height_stay_in_the_plot():
 
 
 def test_ranks_show_the_released_part_in_colour():
-    marks = [Mark(rank=1, count=100), Mark(rank=10, count=10), Mark(rank=100, count=1, shown=False)]
+    marks = [
+        Mark(rank=1, count=100),
+        Mark(rank=10, count=10),
+        Mark(rank=100, count=1, coloured=False),
+    ]
     svg = charts.ranks(marks, title="t", x_label="rank", ink=2)
     first, second = attributes_of_class(svg, "fill2")
     (grey,) = attributes_of_class(svg, "dim")

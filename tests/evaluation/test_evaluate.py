@@ -12,7 +12,7 @@ import pytest
 from command import run
 from scipy import stats
 
-from murmurlog.bundle.models.derived_tables import completed, weights
+from murmurlog.bundle.models.derived_tables import add_derived_tables, weights
 from murmurlog.bundle.read import Release, load
 from murmurlog.bundle.schema import in_order
 from murmurlog.errors import BundleError, UsageError
@@ -402,7 +402,7 @@ def test_tables_that_follow_from_published_ones():
             "count": [3, 1, 1],
         }
     )
-    found = completed({"log": log})
+    found = add_derived_tables({"log": log})
     assert found["query"].to_pylist() == [{"query": "a", "users": 2}, {"query": "a b", "users": 1}]
     assert found["click"].num_rows == 2
     assert found["keyword"].to_pylist() == [
@@ -410,7 +410,7 @@ def test_tables_that_follow_from_published_ones():
         {"keyword": "b", "users": 1},
     ]
     sessions = pa.table({"queries": [["a", "b", "a"], ["a", "b"]], "users": [5, 2]})
-    assert completed({"session": sessions})["pair"].to_pylist() == [
+    assert add_derived_tables({"session": sessions})["pair"].to_pylist() == [
         {"query": "a", "next_query": "b", "users": 7},
         {"query": "b", "next_query": "a", "users": 5},
     ]

@@ -702,14 +702,14 @@ def test_a_booking_that_cannot_be_committed_publishes_nothing(log, tmp_path, mon
     book, saved, held = Ledger(tmp_path / "l.db"), tmp_path / "backup", []
     book.cap("shop", **CAP)
     (tmp_path / "out").mkdir()
-    real = write_module._plain_marks
+    real = write_module._set_file_times
 
     def marks(*given):  # everything is written, nothing is in its place yet
         shutil.copy(book.path, saved)
         held.append(spoil(book.path))
         real(*given)
 
-    monkeypatch.setattr(write_module, "_plain_marks", marks)
+    monkeypatch.setattr(write_module, "_set_file_times", marks)
     monkeypatch.setattr("murmurlog.publishing.ledger_file.WAIT_SECONDS", 0.1)
     with pytest.raises(Refused, match=rf"(?s)({message}).*Nothing was published.*stays booked as"):
         release(

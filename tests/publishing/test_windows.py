@@ -14,7 +14,7 @@ from murmurlog.cli.serve import verified
 from murmurlog.errors import InputError, UsageError
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.web.app import make
-from murmurlog.web.bundles import Shelf
+from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Hosts
 
 BUDGET = {"tables": ["query"], "epsilon": 2.0, "delta": 1e-6}
@@ -51,7 +51,7 @@ def test_keys_of_all_rows_are_counted_over_one_month(log, tmp_path):
     for card in ("README.md", "report.html"):
         assert words in (out / card).read_text()
     assert "hold the item, in rows from 2026-02-01 on" in (out / "README.md").read_text()
-    page = make(Shelf([out]), verifier=verified, hosts=Hosts(port=8765))
+    page = make(ServedBundles([out]), verifier=verified, hosts=Hosts(port=8765))
     client = TestClient(page, base_url="http://127.0.0.1:8765")
     for view in ("/", "/top", "/privacy"):
         assert "rows from 2026-02-01 on" in client.get(view).text, view

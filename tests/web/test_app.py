@@ -28,7 +28,7 @@ from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.evaluation import report
 from murmurlog.web import app as application
 from murmurlog.web import guard as limits
-from murmurlog.web.bundles import Shelf
+from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.compare import combined_cost, compare_tables
 from murmurlog.web.guard import HEADERS, Hosts
 from murmurlog.web.index import Index
@@ -51,23 +51,23 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def shelf(folders):
-    return Shelf(folders)
+def bundles(folders):
+    return ServedBundles(folders)
 
 
 @pytest.fixture(scope="module")
-def book(shelf):
-    return shelf.first
+def bundle(bundles):
+    return bundles.first
 
 
-def make_client(shelf, **hosts):
-    made = application.make(shelf, verifier=verified, hosts=Hosts(**{"port": 8765, **hosts}))
+def make_client(bundles, **hosts):
+    made = application.make(bundles, verifier=verified, hosts=Hosts(**{"port": 8765, **hosts}))
     return TestClient(made, base_url=AT, raise_server_exceptions=False)
 
 
 @pytest.fixture(scope="module")
-def client(shelf):
-    return make_client(shelf)
+def client(bundles):
+    return make_client(bundles)
 
 
 class ParsedPage(HTMLParser):
@@ -127,7 +127,7 @@ def test_no_template_switches_escaping_off():
 
 
 @pytest.mark.parametrize("text", sample_bundles.HOSTILE, ids=lambda text: ascii(text[:16]))
-def test_hostile_queries_are_shown_as_text(client, book, text):
+def test_hostile_queries_are_shown_as_text(client, bundle, text):
     query = normalise(text)
     answer = client.get("/", params={"q": text})
     page = ParsedPage(answer.text)
@@ -142,20 +142,20 @@ def test_hostile_queries_are_shown_as_text(client, book, text):
         assert ParsedPage(client.get(address).text).tags.count("script") == 1
 
 
-def test_a_query_shows_its_numbers_with_their_intervals(client, book):
-    table = book.release.tables["query"].to_pylist()
+def test_a_query_shows_its_numbers_with_their_intervals(client, bundle):
+    table = bundle.release.tables["query"].to_pylist()
     row = next(row for row in table if row["query"] == "weather")
-    sure = book.release.total("query", ["weather"])
+    sure = bundle.release.total("query", ["weather"])
     answer = client.get("/?q=Weather").text
     assert f"<b>{row['users']:,}</b>" in answer
     assert f"{sure.low:,.0f} to {sure.high:,.0f}" in answer
-    finding = look_up(book, "weather")
+    finding = look_up(bundle, "weather")
     assert finding.counts[0].amount.low == pytest.approx(sure.low)
-    clicks = book.release.tables["click"].to_pylist()
+    clicks = bundle.release.tables["click"].to_pylist()
     assert [line.text for line in finding.clicks.lines] == [
         c["url"] for c in clicks if c["query"] == "weather"
     ]
-    pairs = book.release.tables["pair"].to_pylist()
+    pairs = bundle.release.tables["pair"].to_pylist()
     assert [line.text for line in finding.after.lines] == [
         p["next_query"] for p in pairs if p["query"] == "weather"
     ]
@@ -164,8 +164,8 @@ def test_a_query_shows_its_numbers_with_their_intervals(client, book):
     }
 
 
-def test_an_unreliable_count_is_marked(client, book):
-    pair = book.index.sheets["pair"]
+def test_an_unreliable_count_is_marked(client, bundle):
+    pair = bundle.index.sheets["pair"]
     row = int(np.flatnonzero(~pair.reliable)[0])
     keys = pair.texts(np.array([row]))[0]
     answer = client.get("/", params={"q": keys["query"]}).text
@@ -173,8 +173,8 @@ def test_an_unreliable_count_is_marked(client, book):
     assert 'class="dim"' in client.get("/top?table=pair&order=rising").text
 
 
-def test_an_unknown_query_gets_a_sentence_and_its_neighbours(client, book):
-    needed = book.certificate.tables["query"].passes["0.95"]
+def test_an_unknown_query_gets_a_sentence_and_its_neighbours(client, bundle):
+    needed = bundle.certificate.tables["query"].passes["0.95"]
     answer = client.get("/?q=weather+in+atlantis")
     assert (
         f"fewer than about {needed} users searched for it, or the noise removed it" in answer.text
@@ -186,22 +186,22 @@ def test_an_unknown_query_gets_a_sentence_and_its_neighbours(client, book):
 # --- the index ------------------------------------------------------------------------------------
 
 
-def test_completions_and_related_queries_are_those_of_the_release(client, book):
+def test_completions_and_related_queries_are_those_of_the_release(client, bundle):
     for begun in ("w", "weather ", "be", "zz", "", "<", "=h"):
         got = client.get("/complete", params={"q": begun}).json()["completions"]
         said = [(c["query"], c["count"]["value"]) for c in got]
-        assert said == book.release.complete(begun, 8)
+        assert said == bundle.release.complete(begun, 8)
         assert all(c["count"]["low"] < c["count"]["value"] < c["count"]["high"] for c in got)
     for query in ("weather", "news", "no such", "<script>alert(1)</script>"):
-        ours = book.index.related(book.index.place(query), 9)
-        theirs = book.release.related(query, 9)
+        ours = bundle.index.related(bundle.index.place(query), 9)
+        theirs = bundle.release.related(query, 9)
         assert [q for q, _ in ours] == [q for q, _ in theirs]
         assert [s for _, s in ours] == pytest.approx([s for _, s in theirs])
 
 
-def test_intervals_of_rows_are_those_of_sums_of_one_row(book):
-    for name, sheet in book.index.sheets.items():
-        counts = estimates.counts(name, sheet.table, book.certificate.tables[name])
+def test_intervals_of_rows_are_those_of_sums_of_one_row(bundle):
+    for name, sheet in bundle.index.sheets.items():
+        counts = estimates.counts(name, sheet.table, bundle.certificate.tables[name])
         for row in (0, 7, len(sheet) - 1):
             one = np.arange(len(sheet)) == row
             whole = estimates.total(counts, one)
@@ -221,8 +221,8 @@ def test_intervals_of_rows_are_those_of_sums_of_one_row(book):
         ("\u0e02", lambda q: q.startswith("\u0e02")),
     ],
 )
-def test_top_finds_what_a_loop_would(client, book, match, kept):
-    rows = [r for r in book.release.tables["query"].to_pylist() if kept(r["query"])]
+def test_top_finds_what_a_loop_would(client, bundle, match, kept):
+    rows = [r for r in bundle.release.tables["query"].to_pylist() if kept(r["query"])]
     assert list_keys(client, match=match) == [row["query"] for row in rows]
 
 
@@ -232,8 +232,8 @@ def list_keys(client, **wanted):
     return [unescape_cell(line.split("\t")[0]) for line in lines]
 
 
-def test_top_sorts_and_turns_pages(client, book):
-    rows = book.release.tables["query"].to_pylist()
+def test_top_sorts_and_turns_pages(client, bundle):
+    rows = bundle.release.tables["query"].to_pylist()
     texts = sorted(row["query"] for row in rows)
     assert list_keys(client, sort="text") == texts
     assert list_keys(client, sort="text", order="falling") == texts[::-1]
@@ -251,15 +251,15 @@ def test_top_sorts_and_turns_pages(client, book):
     assert "No published row matches" in client.get("/top?match=zzzz").text
     assert 'aria-sort="ascending"' in client.get("/top?sort=text").text
     visits = list_keys(client, table="click", column="url", match="wiki")
-    assert len(visits) == sum(r["url"] == "wiki.example" for r in _rows(book, "click"))
+    assert len(visits) == sum(r["url"] == "wiki.example" for r in _rows(bundle, "click"))
 
 
-def _rows(book, name):
-    return book.release.tables[name].to_pylist()
+def _rows(bundle, name):
+    return bundle.release.tables[name].to_pylist()
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv"])
-def test_an_exported_list_holds_all_rows_and_runs_nothing(client, book, kind):
+def test_an_exported_list_holds_all_rows_and_runs_nothing(client, bundle, kind):
     answer = client.get(f"/top.{kind}")
     assert answer.headers["content-disposition"] == f'attachment; filename="query.{kind}"'
     text = answer.content.decode()
@@ -268,24 +268,24 @@ def test_an_exported_list_holds_all_rows_and_runs_nothing(client, book, kind):
         if kind == "csv"
         else [line.split("\t") for line in text.split("\n")[:-1]]
     )
-    assert lines[0] == book.release.tables["query"].column_names
+    assert lines[0] == bundle.release.tables["query"].column_names
     assert [unescape_cell(line[0]) for line in lines[1:]] == [
-        r["query"] for r in _rows(book, "query")
+        r["query"] for r in _rows(bundle, "query")
     ]
-    assert [int(line[1]) for line in lines[1:]] == [r["users"] for r in _rows(book, "query")]
+    assert [int(line[1]) for line in lines[1:]] == [r["users"] for r in _rows(bundle, "query")]
     assert not any(line[0][0] in "=+-@\t\r" for line in lines)
     some = client.get(f"/top.{kind}?match=we&sort=text").text.splitlines()
-    assert len(some) - 1 == sum(r["query"].startswith("we") for r in _rows(book, "query"))
+    assert len(some) - 1 == sum(r["query"].startswith("we") for r in _rows(bundle, "query"))
 
 
-def index_of(book, tables, **changed):
+def index_of(bundle, tables, **changed):
     """An index over other tables under the same certificate."""
     claims = {
-        name: replace(book.certificate.tables["query"], count=count)
+        name: replace(bundle.certificate.tables["query"], count=count)
         for name, (_, count) in tables.items()
     }
     certificate = SimpleNamespace(
-        **{**vars(book.certificate), "tables": claims, "by": None, **changed}
+        **{**vars(bundle.certificate), "tables": claims, "by": None, **changed}
     )
     release = SimpleNamespace(
         certificate=certificate, tables={name: table for name, (table, _) in tables.items()}
@@ -294,9 +294,9 @@ def index_of(book, tables, **changed):
     return made
 
 
-def test_sessions_logs_and_keys_without_counts_can_be_looked_at(book):
+def test_sessions_logs_and_keys_without_counts_can_be_looked_at(bundle):
     sessions = pa.table({"queries": [["a", "b"], ["b", "c"], ["a"]], "users": [90, 80, 70]})
-    made = index_of(book, {"session": (sessions, None)})
+    made = index_of(bundle, {"session": (sessions, None)})
     finding = look_up(made, "b")
     assert [line.text for line in finding.after.lines] == ["c"]
     assert [line.text for line in finding.before.lines] == ["a"]
@@ -306,7 +306,7 @@ def test_sessions_logs_and_keys_without_counts_can_be_looked_at(book):
     assert sheet.texts(rows) == [{"queries": ["b", "c"]}]
 
     keys = pa.table({"query": ["x", "y"]})
-    made = index_of(book, {"query": (keys, None)})
+    made = index_of(bundle, {"query": (keys, None)})
     assert look_up(made, "y").counts[0].amount is None
     assert look_up(made, "y").clicks is None
 
@@ -318,12 +318,12 @@ def test_sessions_logs_and_keys_without_counts_can_be_looked_at(book):
             "count": [1, 2, 1],
         }
     )
-    made = index_of(book, {"log": (log, None)})
+    made = index_of(bundle, {"log": (log, None)})
     assert made.index.tables == ["query", "click"]
     assert look_up(made, "q").counts[0].amount.value == 2
 
 
-def test_counts_by_a_column_are_shown_one_by_one(book):
+def test_counts_by_a_column_are_shown_one_by_one(bundle):
     by = SimpleNamespace(column="country", values=("DE", "FR"))
     assert keys_of("query", by) == ("query", "country")
     table = pa.table(
@@ -335,7 +335,7 @@ def test_counts_by_a_column_are_shown_one_by_one(book):
             "reliable": [True, True, True],
         }
     )
-    made = index_of(book, {"query": (table, "users")}, by=by)
+    made = index_of(bundle, {"query": (table, "users")}, by=by)
     assert [(c.also, c.amount.value) for c in look_up(made, "a").counts] == [
         ("DE", 300),
         ("FR", 200),
@@ -503,11 +503,11 @@ def test_the_script_is_told_in_json(client, address):
     assert "there is no bundle" in answer.json()["error"]
 
 
-def test_what_breaks_inside_says_nothing_about_itself(shelf):
+def test_what_breaks_inside_says_nothing_about_itself(bundles):
     def broken(path):
         raise RuntimeError("a path of this machine")
 
-    made = application.make(shelf, verifier=broken, hosts=Hosts(port=8765))
+    made = application.make(bundles, verifier=broken, hosts=Hosts(port=8765))
     asked = TestClient(made, base_url=AT, raise_server_exceptions=False)
     answer = asked.get("/privacy?check=now")
     assert answer.status_code == 500
@@ -519,7 +519,7 @@ def test_what_breaks_inside_says_nothing_about_itself(shelf):
 # --- the other views ------------------------------------------------------------------------------
 
 
-def test_privacy_has_the_label_the_hashes_and_a_live_check(client, book, folders, tmp_path):
+def test_privacy_has_the_label_the_hashes_and_a_live_check(client, bundle, folders, tmp_path):
     answer = client.get("/privacy").text
     for words in (
         "one user",
@@ -529,11 +529,11 @@ def test_privacy_has_the_label_the_hashes_and_a_live_check(client, book, folders
     ):
         assert words in answer
     assert answer.index("Protected unit") < answer.index("epsilon 2")  # the unit comes first
-    for _, digest in book.hashes:
+    for _, digest in bundle.hashes:
         assert digest in answer
     assert "All claims hold." in client.get("/privacy?check=now").text
     copy = shutil.copytree(folders[0], tmp_path / "copy")
-    asked = make_client(Shelf([copy]))
+    asked = make_client(ServedBundles([copy]))
     (copy / "README.md").write_text("something else")
     assert asked.get("/verify").json()["ok"] is False
 
@@ -546,7 +546,7 @@ def test_a_bundle_is_verified_again_only_when_a_file_has_changed(folders, tmp_pa
         calls.append(path)
         return {"ok": True, "checks": []}
 
-    made = application.make(Shelf([copy]), verifier=counting, hosts=Hosts(port=8765))
+    made = application.make(ServedBundles([copy]), verifier=counting, hosts=Hosts(port=8765))
     asked = TestClient(made, base_url=AT)
     for _ in range(3):
         asked.get("/verify")
@@ -559,35 +559,35 @@ def test_a_bundle_is_verified_again_only_when_a_file_has_changed(folders, tmp_pa
     assert len(calls) == 3
 
 
-def test_compare_tells_gained_from_lost(client, shelf):
-    a, b = shelf.books.values()
+def test_compare_tells_gained_from_lost(client, bundles):
+    a, b = bundles.by_name.values()
     ours = {row["query"]: row for row in _rows(a, "query")}
     theirs = {row["query"]: row for row in _rows(b, "query")}
     found = compare_tables(a, b, "query")
     assert len(found.gained) == len(set(theirs) - set(ours))
     assert len(found.lost) == len(set(ours) - set(theirs))
-    assert len(found.kept[0]) == len(set(ours) & set(theirs))
+    assert len(found.common[0]) == len(set(ours) & set(theirs))
     lost = [row["query"] for row in _rows(a, "query") if row["query"] not in theirs]
     assert [keys["query"] for keys in found.before.texts(found.lost)] == lost
     assert {"query": "weather"} in found.after.texts(found.rose[1])
     assert combined_cost(a, b).sum.epsilon == pytest.approx(4.0)
     page = client.get("/compare?b=spring&with=summer").text
     assert all(f"<bdi>{text}</bdi>" in page for text in lost[:15] if text.isalnum())
-    assert len(compare_tables(a, b, "pair").kept[0]) == len(
+    assert len(compare_tables(a, b, "pair").common[0]) == len(
         {(r["query"], r["next_query"]) for r in _rows(a, "pair")}
         & {(r["query"], r["next_query"]) for r in _rows(b, "pair")}
     )
     assert combined_cost(a, a).sum.epsilon == pytest.approx(2.0)  # one release costs once
-    assert "Start the page with two" in make_client(_shelf_of(a)).get("/compare").text
+    assert "Start the page with two" in make_client(_bundles_of(a)).get("/compare").text
 
 
-def _shelf_of(book):
-    shelf = Shelf.__new__(Shelf)
-    shelf.books = {book.name: book}
-    return shelf
+def _bundles_of(bundle):
+    bundles = ServedBundles.__new__(ServedBundles)
+    bundles.by_name = {bundle.name: bundle}
+    return bundles
 
 
-# --- what is put on the shelf ---------------------------------------------------------------------
+# --- which bundles are served ---------------------------------------------------------------------
 
 
 def test_internal_reports_are_refused(folders, tmp_path):
@@ -596,11 +596,11 @@ def test_internal_reports_are_refused(folders, tmp_path):
     alone.mkdir()
     (alone / "report.html").write_text(internal)
     with pytest.raises(Refused, match="internal report"):
-        Shelf([alone])
+        ServedBundles([alone])
     with pytest.raises(Refused, match="internal report"):
-        Shelf([alone / "report.html"])
+        ServedBundles([alone / "report.html"])
     with pytest.raises(Refused, match="internal report"):  # however good the other one is
-        Shelf([folders[0], alone])
+        ServedBundles([folders[0], alone])
     done = run("serve", alone, "--no-browser")
     assert done.returncode == 3
     assert "must not be served" in done.stderr
@@ -608,23 +608,23 @@ def test_internal_reports_are_refused(folders, tmp_path):
 
 def test_what_is_no_whole_bundle_is_not_shown(folders, tmp_path):
     with pytest.raises(BundleError, match="there is no folder"):
-        Shelf([tmp_path / "nothing"])
+        ServedBundles([tmp_path / "nothing"])
     with pytest.raises(BundleError, match="no bundle"):
-        Shelf([tmp_path])
+        ServedBundles([tmp_path])
     with pytest.raises(UsageError, match="no bundle to show"):
-        Shelf([])
+        ServedBundles([])
     copy = shutil.copytree(folders[0], tmp_path / "copy")
     (copy / "notes.txt").write_text("of the owner")
     with pytest.raises(BundleError, match="too many or too few files"):
-        Shelf([copy])
+        ServedBundles([copy])
     (copy / "notes.txt").unlink()
     (copy / "data" / "log.parquet").symlink_to(tmp_path)
     with pytest.raises(BundleError, match="a link"):
-        Shelf([copy])
+        ServedBundles([copy])
 
 
 def test_two_bundles_of_one_name_are_told_apart(folders):
-    names = list(Shelf([folders[0], folders[0]]).books)
+    names = list(ServedBundles([folders[0], folders[0]]).by_name)
     assert names == ["spring", "spring-2"]
 
 

@@ -25,18 +25,18 @@ from murmurlog.errors import BundleError
 from murmurlog.web import app as application
 from murmurlog.web import parameters as asked
 from murmurlog.web import template_helpers
-from murmurlog.web.answers import Answers
-from murmurlog.web.bundles import Shelf
+from murmurlog.web.answers import AnswerCache
+from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Hosts
-from murmurlog.web.index import A_QUESTION, Sheet
+from murmurlog.web.index import QUESTION_BYTES, Sheet
 from murmurlog.web.query_lookup import similar_queries
 
 LIGATURE = "\ufdfa"  # one letter that becomes eighteen, four words of them
 AT = "http://127.0.0.1:8765"
 
 
-def client_of(shelf):
-    made = application.make(shelf, verifier=verified, hosts=Hosts(port=8765))
+def client_of(bundles):
+    made = application.make(bundles, verifier=verified, hosts=Hosts(port=8765))
     return TestClient(made, base_url=AT, raise_server_exceptions=False)
 
 
@@ -51,13 +51,13 @@ def bundle(sound_bundle, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def book(sound_bundle):
-    return Shelf([sound_bundle]).first
+def served(sound_bundle):
+    return ServedBundles([sound_bundle]).first
 
 
 @pytest.fixture(scope="module")
 def client(sound_bundle):
-    return client_of(Shelf([sound_bundle]))
+    return client_of(ServedBundles([sound_bundle]))
 
 
 def cpu(work):
@@ -99,26 +99,26 @@ def test_a_query_of_many_words_takes_no_more_time_than_its_letters(client):
     assert seconds < 0.5
 
 
-def similar_by_search(book, query, k=8):
+def similar_by_search(served, query, k=8):
     """What `similar_queries` gives, found by trying every beginning."""
     words = query.split(" ")
     tried = [" ".join(words[:kept]) for kept in range(len(words), 0, -1)]
     tried += [words[0][:size] for size in range(min(len(words[0]) - 1, 20), 1, -1)]
     for begun in tried:
-        if found := [text for text, _ in book.index.complete(begun, k)]:
+        if found := [text for text, _ in served.index.complete(begun, k)]:
             return found
     return []
 
 
-def test_what_is_alike_is_what_trying_every_beginning_finds(book):
+def test_what_is_alike_is_what_trying_every_beginning_finds(served):
     choice = random.Random(3)
-    texts = book.index._completer.texts
+    texts = served.index._completer.texts
     for _ in range(600):
         text = choice.choice(texts)[:60]
         cut = text[: choice.randint(0, len(text))]
         query = (cut + choice.choice(["", " ", "x", " zz", "we", " a b"])).strip()
-        assert similar_queries(book, " ".join(query.split())) == similar_by_search(
-            book, " ".join(query.split())
+        assert similar_queries(served.index, " ".join(query.split())) == similar_by_search(
+            served, " ".join(query.split())
         )
 
 
@@ -131,14 +131,14 @@ def test_patterns_are_short_and_have_few_stars(client):
 
 def test_work_is_done_beside_the_loop(sound_bundle, monkeypatch):
     """While eight queries are worked on, a static file is there at once."""
-    shelf = Shelf([sound_bundle])
-    made = application.make(shelf, verifier=verified, hosts=Hosts(port=8765))
+    bundles = ServedBundles([sound_bundle])
+    made = application.make(bundles, verifier=verified, hosts=Hosts(port=8765))
     begun, go_on = threading.Semaphore(0), threading.Event()
 
-    def slow(book, query):
+    def slow(served, query):
         begun.release()
         assert go_on.wait(20)
-        return real(book, query)
+        return real(served, query)
 
     from murmurlog.web import views
 
@@ -206,7 +206,7 @@ def test_many_equal_rows_in_a_small_table_are_refused_by_all(bundle):
     with pytest.raises(BundleError, match="data/query.parquet has rows in which a key repeats"):
         _ = murmurlog.load(bundle).tables
     with pytest.raises(BundleError, match="forged cannot be shown: .* a key repeats"):
-        Shelf([bundle])
+        ServedBundles([bundle])
     failed = {check.name: check.message for check in verify(bundle).checks if not check.ok}
     assert "a key repeats" in failed["table query"]
 
@@ -239,7 +239,7 @@ def test_load_and_verify_say_the_same_about_a_table(bundle, table, words):
         assert not any(word in failed for word in ("order", "repeats", "characters", "normalised"))
         return
     assert words in failed
-    for refuses in (lambda: murmurlog.load(bundle).tables, lambda: Shelf([bundle])):
+    for refuses in (lambda: murmurlog.load(bundle).tables, lambda: ServedBundles([bundle])):
         with pytest.raises(BundleError, match=words):
             refuses()
 
@@ -287,7 +287,7 @@ def test_a_bundle_without_noise_can_be_shown_and_added_up(write_tsv, tmp_path):
     total = murmurlog.load(out).total("query")
     assert (total.value, total.low, total.high) == (30, 30, float("inf"))
     assert str(total) == "at least 30 users in the log, 95 % sure (30 counted)"
-    (count,) = client_of(Shelf([out])).get("/complete?q=weather").json()["completions"]
+    (count,) = client_of(ServedBundles([out])).get("/complete?q=weather").json()["completions"]
     assert (count["count"]["value"], count["count"]["low"]) == (30, 30)
 
 
@@ -316,16 +316,16 @@ def test_an_empty_value_in_a_list_is_refused(sound_bundle, tmp_path):
         seal(out)
         if words:
             with pytest.raises(BundleError, match=words):
-                Shelf([out])
+                ServedBundles([out])
         else:
-            assert client_of(Shelf([out])).get("/top").status_code == 200
+            assert client_of(ServedBundles([out])).get("/top").status_code == 200
 
 
 # --- what is remembered (4) -----------------------------------------------------------------------
 
 
 def test_what_is_remembered_is_bounded_by_bytes():
-    answers = Answers(most=10_000)
+    answers = AnswerCache(most=10_000)
     for n in range(100):
         answers.get(n, lambda: np.zeros(250), lambda found: found.nbytes)
         assert answers.size <= 10_000
@@ -338,16 +338,16 @@ def test_what_is_remembered_is_bounded_by_bytes():
     assert len(answers) == 5
 
 
-def test_patterns_on_a_large_table_take_no_more_than_the_room(book):
+def test_patterns_on_a_large_table_take_no_more_than_the_room(served):
     texts = [f"{n:06}" for n in range(100_000)]
     table = make_table(texts, [900] * len(texts))
-    answers = Answers(most=4 << 20)
-    sheet = Sheet("query", table, book.certificate, answers)
+    answers = AnswerCache(most=4 << 20)
+    sheet = Sheet("query", table, served.certificate, answers)
     for n in range(64):
         found = sheet.find(f"*{n}*" if n else "", column="query", sort="text", falling=False)
         assert len(found) > 0
         assert answers.size <= 4 << 20
-    kept = sum(value.nbytes + A_QUESTION for value, _ in answers._kept.values())
+    kept = sum(value.nbytes + QUESTION_BYTES for value, _ in answers._answers.values())
     assert kept <= answers.size + 64 * 100
 
 
@@ -357,7 +357,7 @@ def test_patterns_on_a_large_table_take_no_more_than_the_room(book):
 def test_long_texts_do_not_make_large_answers(bundle):
     texts = sorted(f"{n:04}" + chr(0xE02) * 12_000 for n in range(300))
     rewrite(bundle, "query", make_table(texts, [900] * len(texts)))
-    made = client_of(Shelf([bundle]))
+    made = client_of(ServedBundles([bundle]))
     for address in (
         "/", "/top?size=200", "/complete?q=0", "/?q=0001", "/?q=zz",
     ):  # fmt: skip
@@ -369,8 +369,8 @@ def test_long_texts_do_not_make_large_answers(bundle):
 
 
 def test_a_link_that_would_be_too_long_is_left_out():
-    assert template_helpers.address("weather", "spring") == "/?q=weather&b=spring"
-    assert template_helpers.address("w" * 2_000, "spring") == ""
+    assert template_helpers.query_address("weather", "spring") == "/?q=weather&b=spring"
+    assert template_helpers.query_address("w" * 2_000, "spring") == ""
 
 
 # --- forged certificates (5) ----------------------------------------------------------------------
@@ -406,7 +406,7 @@ def test_a_certificate_that_breaks_the_schema_is_a_corrupt_bundle(bundle, at, va
     path = bundle / "privacy.json"
     path.write_text(json.dumps(put(json.loads(path.read_text()), at, value)))
     seal(bundle)
-    for reads in (murmurlog.load, verify, lambda root: Shelf([root])):
+    for reads in (murmurlog.load, verify, lambda root: ServedBundles([root])):
         with pytest.raises(BundleError, match=f"privacy.json is damaged: .*{key}.* must") as caught:
             reads(bundle)
         assert caught.value.exit_code == 6
@@ -421,7 +421,7 @@ def test_a_page_answers_where_a_certificate_says_less_than_a_release_would(tmp_p
     at = ("tables", "query", "parameters", "grid")
     path.write_text(json.dumps(put(json.loads(path.read_text()), at, None)))
     seal(out)
-    with client_of(Shelf([out])) as client:
+    with client_of(ServedBundles([out])) as client:
         assert client.get("/?q=no+such+thing").status_code == 200
 
 
@@ -457,5 +457,5 @@ def test_one_bad_bundle_among_several_is_named(sound_bundle, bundle):
     path.write_text(json.dumps(put(json.loads(path.read_text()), ("about", "title"), "\ud800")))
     seal(bundle)
     with pytest.raises(BundleError, match="^forged cannot be shown: .*about.title"):
-        Shelf([sound_bundle, bundle])
-    assert client_of(Shelf([sound_bundle])).get("/").status_code == 200
+        ServedBundles([sound_bundle, bundle])
+    assert client_of(ServedBundles([sound_bundle])).get("/").status_code == 200

@@ -12,7 +12,7 @@ from murmurlog.bundle.schema import AT_LEAST, IN_LOG, with_intervals
 from murmurlog.bundle.write import publish
 from murmurlog.cli.serve import verified
 from murmurlog.web import app
-from murmurlog.web.bundles import Shelf
+from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Hosts
 from murmurlog.web.index import Amount
 from murmurlog.web.template_helpers import bar
@@ -39,7 +39,7 @@ def client(tmp_path, request):
     table, claim = table_and_claim(request.param)
     certificate = replace(make_certificate({"query": ROWS}), tables={"query": claim})
     publish(tmp_path / "bundle", tables={"query": table}, certificate=certificate)
-    page = app.make(Shelf([tmp_path / "bundle"]), verifier=verified, hosts=Hosts())
+    page = app.make(ServedBundles([tmp_path / "bundle"]), verifier=verified, hosts=Hosts())
     with TestClient(page, base_url="http://127.0.0.1") as client:
         yield client
 
@@ -79,9 +79,7 @@ def test_bundles_without_a_meaning_keep_their_words(client):
 
 
 def test_a_bar_without_an_upper_end_has_one_tick():
-    amount = Amount(
-        value=50, counted="users", low=40, high=None, stderr=5, reliable=True, meaning=AT_LEAST
-    )
+    amount = Amount(value=50, counted="users", low=40, high=None, reliable=True, meaning=AT_LEAST)
     assert bar(amount, 100).count('class="error"') == 2
     assert bar(replace(amount, high=60), 100).count('class="error"') == 3
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from murmurlog.bundle import plain_yaml
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.facts import facts
 from murmurlog.bundle.label import known_keys, periods
@@ -92,6 +91,7 @@ def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
 
 
 def _types(certificate: Certificate, table: str, standard: int) -> dict[str, str]:
+    """The type of each column of a table by Croissant (0) or Frictionless (1)."""
     types = {f.name: TYPES[f.type][standard] for f in stated_schema(certificate, table)}
     claim = certificate.tables[table]
     if claim.meaning == AT_LEAST and standard == 1:
@@ -106,13 +106,11 @@ def statement(certificate: Certificate) -> str:
     if g.notion == "none":
         return NO_GUARANTEE
     change = "added or removed" if g.neighbours == "add-remove" else "replaced by another"
-    epsilon, what = (
-        round_up_text(g.epsilon, 6),
-        " (an id of the log, not a person)" * (g.unit == "user"),
-    )
+    epsilon = round_up_text(g.epsilon, 6)
+    unit = f"{g.unit} (an id of the log, not a person)" if g.unit == "user" else g.unit
     about = "whether it is in the log" if g.neighbours == "add-remove" else "which of two it is"
     text = (
-        f"Protected unit: one {g.unit}{what}, {change}. This bundle moves anyone's odds on {about} by a "
+        f"Protected unit: one {unit}, {change}. This bundle moves anyone's odds on {about} by a "
         f"factor of at most {odds(g)} (epsilon {epsilon}), but for a chance of at most "
         f"{round_up_text(g.plain_delta)} (delta)."
     )
@@ -280,7 +278,7 @@ def deployment(certificate: Certificate) -> str:
             "administrative": {"registry_authors": [about.get("publisher", "not stated")]},
         },
     }
-    return plain_yaml.write(fields)
+    return _yaml(fields)
 
 
 def readme(certificate: Certificate, sha256: Mapping[str, str]) -> str:
@@ -296,7 +294,7 @@ def readme(certificate: Certificate, sha256: Mapping[str, str]) -> str:
         ],
         **facts(certificate, sha256),
     }
-    lines = ["---", plain_yaml.write(front).rstrip(), "---", "", f"# {certificate.title}", ""]
+    lines = ["---", _yaml(front).rstrip(), "---", "", f"# {certificate.title}", ""]
     lines += [
         _paragraph(_description(certificate)),
         "",
@@ -307,13 +305,9 @@ def readme(certificate: Certificate, sha256: Mapping[str, str]) -> str:
     ]
     lines += ["| table | rows | mechanism | epsilon | delta |", "|---|---|---|---|---|"]
     for table, claim in certificate.tables.items():
-        its = claim.guarantee
-        proved = its.notion != "none"
-        epsilon, delta = (
-            (round_up_text(its.epsilon, 6), round_up_text(its.delta))
-            if proved
-            else ("none", "none")
-        )
+        guarantee, epsilon, delta = claim.guarantee, "none", "none"
+        if guarantee.notion != "none":
+            epsilon, delta = round_up_text(guarantee.epsilon, 6), round_up_text(guarantee.delta)
         lines.append(f"| {table} | {claim.rows} | `{claim.mechanism}` | {epsilon} | {delta} |")
     lines += [
         "",
@@ -355,8 +349,8 @@ def _accounting(certificate: Certificate) -> str:
 
 
 def _description(certificate: Certificate) -> str:
-    what = ", ".join(CONTENTS[table] for table in certificate.tables)
-    return certificate.about.get("description", f"Parts of a search log ({what}).")
+    contents = ", ".join(CONTENTS[table] for table in certificate.tables)
+    return certificate.about.get("description", f"Parts of a search log ({contents}).")
 
 
 def _paragraph(text: str) -> str:
@@ -370,27 +364,29 @@ def limits(certificate: Certificate) -> list[str]:
     g = certificate.guarantee
     if g.notion == "none":
         return [NO_GUARANTEE]
-    limits = [
+    sentences = [
         "Rare items are missing by design, and some frequent ones by chance.",
         "What many users have in common is published, whatever it is about.",
     ]
     if counts := counts_note(certificate):
-        limits.insert(0, counts)
+        sentences.insert(0, counts)
     if certificate.keys:
-        limits.append(FOLDED)
+        sentences.append(FOLDED)
     if "log" in certificate.tables:
-        limits.insert(0, "The users of `log` are invented; no row of it is anybody's.")
+        sentences.insert(0, "The users of `log` are invented; no row of it is anybody's.")
     if any("expected_fakes" in claim.parameters for claim in certificate.tables.values()):
-        limits.append("Some rows hold what nobody asked; their noise alone reached the threshold.")
+        sentences.append(
+            "Some rows hold what nobody asked; their noise alone reached the threshold."
+        )
     if selected := certificate.period("select_from"):
-        limits.insert(0, periods(certificate, selected))
+        sentences.insert(0, periods(certificate, selected))
     if certificate.after:
-        limits.append(known_keys(certificate))
+        sentences.append(known_keys(certificate))
     if g.unit != "user":
-        limits.append(loss_of_several(g.unit))
+        sentences.append(loss_of_several(g.unit))
     if certificate.unprotected:
-        limits.append("The guarantee is conditional on: " + "; ".join(certificate.unprotected))
-    return limits
+        sentences.append("The guarantee is conditional on: " + "; ".join(certificate.unprotected))
+    return sentences
 
 
 def _in_log(certificate: Certificate) -> list[bool]:
@@ -399,11 +395,11 @@ def _in_log(certificate: Certificate) -> list[bool]:
 
 
 def _corrections(certificate: Certificate) -> str:
-    made = {
+    corrections = {
         "Numbers of units in the log estimated from weighted counts": any(_in_log(certificate)),
         "selection bias taken out of counts": not all(_in_log(certificate) or [False]),
     }
-    text = "; ".join(text for text, applies in made.items() if applies)
+    text = "; ".join(text for text, applies in corrections.items() if applies)
     return text[:1].upper() + text[1:]
 
 
@@ -423,13 +419,13 @@ def counts_note(certificate: Certificate) -> str:
         return ""
     if all(claim.meaning is None for claim in counted.values()):
         return _bounded_note(unit, counted)
-    same: dict[str, list[str]] = {}
+    by_meaning: dict[str, list[str]] = {}
     for name, claim in counted.items():
-        same.setdefault(_meaning(unit, claim), []).append(name)
-    if len(same) == 1:
-        return f"{next(iter(same))} They are not traffic."
-    texts = [f"{', '.join(names)}: {text[:1].lower()}{text[1:]}" for text, names in same.items()]
-    return f"{' '.join(texts)} They are not traffic."
+        by_meaning.setdefault(_meaning(unit, claim), []).append(name)
+    if len(by_meaning) == 1:
+        return f"{next(iter(by_meaning))} They are not traffic."
+    sentences = [f"{', '.join(names)}: {t[:1].lower()}{t[1:]}" for t, names in by_meaning.items()]
+    return f"{' '.join(sentences)} They are not traffic."
 
 
 def _meaning(unit: str, claim: TableClaim) -> str:
@@ -445,16 +441,42 @@ def _meaning(unit: str, claim: TableClaim) -> str:
 
 
 def _bounded_note(unit: str, claims: Mapping[str, TableClaim]) -> str:
-    """The same for bundles before version 0.2, whose tables do not state what counts are about."""
+    """A sentence for bundles before version 0.2, whose tables do not state what counts are about."""
     rows = [name for name, claim in claims.items() if claim.count == "rows"]
     if not rows:
-        what = f"{unit}s after each was bounded to a few distinct items"
+        counted = f"{unit}s after each was bounded to a few distinct items"
     elif len(rows) == len(claims):
-        what = f"rows after each {unit} was bounded to a few"
+        counted = f"rows after each {unit} was bounded to a few"
     else:
-        what = f"{unit}s, in {', '.join(rows)} of rows, after each {unit} was bounded to a few"
-    return f"Counts are of {what}, plus noise; they are not traffic."
+        counted = f"{unit}s, in {', '.join(rows)} of rows, after each {unit} was bounded to a few"
+    return f"Counts are of {counted}, plus noise; they are not traffic."
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _yaml(value: Any, depth: int = 0) -> str:
+    """Plain dicts, lists and scalars as block YAML; a scalar's JSON is valid YAML."""
+    pad = "  " * depth
+    if isinstance(value, dict):
+        return "".join(
+            f"{pad}{key}:\n{_yaml(item, depth + 1)}"
+            if isinstance(item, dict | list)
+            else f"{pad}{key}: {_yaml_scalar(item)}\n"
+            for key, item in value.items()
+        )
+    return "".join(
+        f"{pad}- {_yaml(item, depth + 1).lstrip()}"
+        if isinstance(item, dict)
+        else f"{pad}- {_yaml_scalar(item)}\n"
+        for item in value
+    )
+
+
+def _yaml_scalar(value: Any) -> str:
+    # YAML 1.1 reads 1e-06 as text; 1.0e-06 is a number everywhere.
+    if isinstance(value, float):
+        text = repr(value)
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    return json.dumps(value, ensure_ascii=False)

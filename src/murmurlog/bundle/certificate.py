@@ -28,32 +28,32 @@ ABOUT = ("title", "publisher", "license", "url", "contact", "description", "regi
 Texts = Mapping[str, str] | Sequence[Any] | str | None
 
 
-def check_lines(*given: Texts, names: Texts = None) -> None:
+def check_lines(*texts: Texts, names: Texts = None) -> None:
     """Raises unless all texts by the owner are plain lines and not too long together.
 
     `names` are a column and its public values: their number is not limited.
     """
-    texts = [text for each in given for text in _texts(each)]
-    if (odd := odd_line([*texts, *_texts(names)])) is not None:
+    lines = [line for text in texts for line in _lines(text)]
+    if (odd := odd_line([*lines, *_lines(names)])) is not None:
         raise UsageError(
             f"{odd!r:.60} goes into the certificate and its cards: write it as one plain line of at "
             f"most {MOST_CHARACTERS} characters"
         )
-    if (size := sum(map(len, texts))) > MOST_WORDS:
+    if (size := sum(map(len, lines))) > MOST_WORDS:
         raise UsageError(
             f"{size:,} characters of your own words go into the certificate: write at most "
             f"{MOST_WORDS:,}"
         )
 
 
-def _texts(given: Texts) -> Iterator[str]:
-    if isinstance(given, Mapping):
-        yield from (*given, *given.values())
-    elif isinstance(given, str):
-        yield given
+def _lines(texts: Texts) -> Iterator[str]:
+    if isinstance(texts, Mapping):
+        yield from (*texts, *texts.values())
+    elif isinstance(texts, str):
+        yield texts
     else:
-        for each in given or ():
-            yield from [each] if isinstance(each, str) else each
+        for item in texts or ():
+            yield from [item] if isinstance(item, str) else item
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,11 +226,10 @@ def _text(data: Mapping[str, Any]) -> dict[str, Any]:
     names = ("normaliser", "url", "screen", "deny", "since", "until", "where")
     gap = data["gap"]
     # Some bundles state neither the source nor the rules for keys; windows are stated where there are any.
-    names_of_later = ("keys", "source", *WINDOWS)
-    later = {name: data[name] for name in names_of_later if name in data}
+    optional = ("keys", "source", *WINDOWS)
     return {
         **{name: data[name] for name in names},
-        **later,
+        **{name: data[name] for name in optional if name in data},
         "gap": None if gap is None else float(gap),
         "set_size": data["set_size"],
         "consecutive": data["consecutive"],

@@ -45,19 +45,19 @@ def check(data: Any) -> None:
     """
     _check_format(data)
     _certificate(data, "")
-    if sum(map(len, _own_words(data))) > MOST_WORDS:
-        raise _damaged(
+    if sum(map(len, _owner_texts(data))) > MOST_WORDS:
+        raise _schema_error(
             "about, unprotected, ledger.source and text.where",
             f"hold at most {MOST_WORDS:,} characters together",
         )
     if unknown := next(_unknown_parts(data), None):
         if data["murmurlog"] == __version__:
-            raise _damaged("it", f"name what murmurlog {__version__} has, and not {unknown}")
+            raise _schema_error("it", f"name what murmurlog {__version__} has, and not {unknown}")
         raise _other_version(data, unknown)
 
 
 def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:
-    """What a release was made by and this version does not know."""
+    """The unit, mechanisms and options of a release that this version does not have."""
     claims = data["tables"].values()
     for guarantee in (data["guarantee"], *(claim["guarantee"] for claim in claims)):
         if guarantee["unit"] not in UNITS:
@@ -77,7 +77,7 @@ def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _other_version(data: Mapping[str, Any], part: str) -> OtherVersion:
-    """The error for something that this version does not know: an older version did, or a later one does."""
+    """The error for a part that this version does not have: an earlier version or a later one does."""
     stated = _release_numbers(data.get("murmurlog"))
     version = f"murmurlog {LAST_VERSION}"
     if not stated:
@@ -98,15 +98,15 @@ def _check_format(data: Any) -> None:
     """Raises unless a parsed privacy.json states the format that this version reads."""
     stated = data.get("format") if isinstance(data, dict) else None
     if stated == FIRST_FORMAT or (type(stated) is int and stated > FORMAT):
-        number = 1 if stated == FIRST_FORMAT else _shown(stated)
+        number = 1 if stated == FIRST_FORMAT else _abbreviate(stated)
         raise _other_version(data, f"bundle format {number}")
     if stated != FORMAT or type(stated) is not int:
         raise BundleError(
-            f"privacy.json is not of the format of a bundle: `format` is {_shown(stated)}, not {FORMAT}"
+            f"privacy.json is not of the format of a bundle: `format` is {_abbreviate(stated)}, not {FORMAT}"
         )
 
 
-def _own_words(data: Mapping[str, Any]) -> Iterator[str]:
+def _owner_texts(data: Mapping[str, Any]) -> Iterator[str]:
     """The texts by the owner; not the values of `by`, which are names and may be many."""
     yield from data["about"].values()
     yield from data["unprotected"]
@@ -115,16 +115,17 @@ def _own_words(data: Mapping[str, Any]) -> Iterator[str]:
         yield from (column, value)
 
 
-def _damaged(at: str, what: str, value: Any = None, *, given: bool = False) -> BundleError:
-    found = f", not {_shown(value)}" if given else ""
+def _schema_error(at: str, rule: str, *value: Any) -> BundleError:
+    """The error for a key that breaks a rule, with its value if there is one."""
+    actual = f", not {_abbreviate(*value)}" if value else ""
     return BundleError(
-        f"privacy.json is damaged: {at or 'it'} must {what}{found}. Get the bundle again from its "
+        f"privacy.json is damaged: {at or 'it'} must {rule}{actual}. Get the bundle again from its "
         "publisher"
     )
 
 
-def _shown(value: Any) -> str:
-    """A value in a message: short, whatever it is."""
+def _abbreviate(value: Any) -> str:
+    """A value for a message, in few characters."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"a number of {value.bit_length():,} bits"
     if isinstance(value, str | list | dict) and len(value) > 40:
@@ -132,7 +133,8 @@ def _shown(value: Any) -> str:
     return f"{value!r:.60}"
 
 
-def _under(at: str, key: object) -> str:
+def _path(at: str, key: object) -> str:
+    """A key with the keys above it: tables.query.rows."""
     name = key if isinstance(key, str) and key.isprintable() else repr(key)
     return f"{at}.{name:.60}" if at else f"{name:.60}"
 
@@ -140,10 +142,10 @@ def _under(at: str, key: object) -> str:
 # --- kinds of rules -------------------------------------------------------------------------------
 
 
-def _must(what: str, holds: Callable[[Any], bool]) -> Rule:
+def _must(requirement: str, holds: Callable[[Any], bool]) -> Rule:
     def rule(value: Any, at: str) -> None:
         if not holds(value):
-            raise _damaged(at, f"be {what}", value, given=True)
+            raise _schema_error(at, f"be {requirement}", value)
 
     return rule
 
@@ -178,19 +180,19 @@ def _number(least: float = 0.0, most: float = MOST_NUMBER, *, above: bool = Fals
     return _must(f"a number {'above' if above else 'from'} {least:g} and at most {most:g}", holds)
 
 
-def _one_of(*values: Any) -> Rule:
-    listed = ", ".join(map(str, values))
-    return _must(
-        f"one of {listed}", lambda v: any(v == each and type(v) is type(each) for each in values)
-    )
+def _one_of(*choices: Any) -> Rule:
+    def holds(value: Any) -> bool:
+        return any(value == choice and type(value) is type(choice) for choice in choices)
+
+    return _must(f"one of {', '.join(map(str, choices))}", holds)
 
 
 def _list(inner: Rule, *, least: int = 0) -> Rule:
     def rule(value: Any, at: str) -> None:
         if not isinstance(value, list) or len(value) < least:
-            raise _damaged(at, f"be a list of at least {least} values", value, given=True)
-        for place, each in enumerate(value):
-            inner(each, f"{at}[{place}]")
+            raise _schema_error(at, f"be a list of at least {least} values", value)
+        for place, item in enumerate(value):
+            inner(item, f"{at}[{place}]")
 
     return rule
 
@@ -200,29 +202,31 @@ def _object(inner: Rule, *, key: Rule) -> Rule:
 
     def rule(value: Any, at: str) -> None:
         if not isinstance(value, dict):
-            raise _damaged(at, "be an object", value, given=True)
-        for name, each in value.items():
+            raise _schema_error(at, "be an object", value)
+        for name, item in value.items():
             key(name, f"a key of {at}")
-            inner(each, _under(at, name))
+            inner(item, _path(at, name))
 
     return rule
 
 
 def _record(
-    needed: Mapping[str, Rule], may: Mapping[str, Rule] | None = None, others: Rule | None = None
+    required: Mapping[str, Rule],
+    optional: Mapping[str, Rule] | None = None,
+    others: Rule | None = None,
 ) -> Rule:
-    """An object with needed and optional keys; `others` is the rule for all further keys."""
-    known = {**needed, **(may or {})}
+    """An object with required and optional keys; `others` is the rule for all further keys."""
+    rules = {**required, **(optional or {})}
 
     def rule(value: Any, at: str) -> None:
         if not isinstance(value, dict):
-            raise _damaged(at, "be an object", value, given=True)
-        for name in needed:
+            raise _schema_error(at, "be an object", value)
+        for name in required:
             if name not in value:
-                raise _damaged(_under(at, name), "be there")
-        for name, each in value.items():
-            if found := known.get(name, others):
-                found(each, _under(at, name))
+                raise _schema_error(_path(at, name), "be there")
+        for name, item in value.items():
+            if item_rule := rules.get(name, others):
+                item_rule(item, _path(at, name))
 
     return rule
 
@@ -233,21 +237,21 @@ def _plain(value: Any, at: str, depth: int = 0) -> None:
         return
     if isinstance(value, int):
         if abs(value) >= 10**MOST_DIGITS:
-            raise _damaged(at, f"have at most {MOST_DIGITS} digits", value, given=True)
+            raise _schema_error(at, f"have at most {MOST_DIGITS} digits", value)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise _damaged(at, "be a finite number", value, given=True)
+            raise _schema_error(at, "be a finite number", value)
     elif isinstance(value, str):
         _line()(value, at)
     elif depth >= MOST_DEPTH or len(value) > MOST_ITEMS:
-        raise _damaged(at, f"be of depth {MOST_DEPTH} and length {MOST_ITEMS} at most")
+        raise _schema_error(at, f"be of depth {MOST_DEPTH} and length {MOST_ITEMS} at most")
     elif isinstance(value, list):
-        for place, each in enumerate(value):
-            _plain(each, f"{at}[{place}]", depth + 1)
+        for place, item in enumerate(value):
+            _plain(item, f"{at}[{place}]", depth + 1)
     else:
-        for name, each in value.items():
+        for name, item in value.items():
             _line(SHORT)(name, f"a key of {at}")
-            _plain(each, _under(at, name), depth + 1)
+            _plain(item, _path(at, name), depth + 1)
 
 
 def _is_day(value: Any) -> bool:
@@ -352,15 +356,14 @@ _grouping = {
     "consecutive": _optional(_boolean),
 }
 _windows = dict.fromkeys(("select_from", "count_from"), _line(SHORT, least=1))
-_later = {"source": _source, "keys": _keys, **_windows}  # read wherever a bundle states them
-_text = _record({**_reading, **_grouping}, _later)
-_source_before = {"source": _line(), "releases_before": _whole(0)}
+_text = _record({**_reading, **_grouping}, {"source": _source, "keys": _keys, **_windows})
+_booked_source = {"source": _line(), "releases_before": _whole(0)}
 _pair = {"epsilon": _number(), "delta": _number()}
 _amounts = _record({name: _number() for name in ("mu2", "keys", "distance", "pure")})
-_by_sum = _record({**_source_before, "epsilon_before": _number(), "delta_before": _number()})
+_by_sum = _record({**_booked_source, "epsilon_before": _number(), "delta_before": _number()})
 _by_filter = _record(
     {
-        **_source_before,
+        **_booked_source,
         "rule": _one_of("filter"),
         "cap": _record({**_pair, "keys_share": _number()}),
         "spent_by_sum": _record(_pair),
@@ -378,20 +381,20 @@ def _booking(value: Any, at: str) -> None:
 
 def _tables(value: Any, at: str) -> None:
     if not isinstance(value, dict) or not value:
-        raise _damaged(at, "be an object with at least one table")
+        raise _schema_error(at, "be an object with at least one table")
     for name, claim in value.items():
         if name not in KEYS:
             raise BundleError(
                 f"privacy.json names the unknown table {name!r:.60}: a bundle may have {', '.join(KEYS)}"
             )
-        _claim(claim, _under(at, name))
+        _claim(claim, _path(at, name))
 
 
 _id = _must(
     "32 hexadecimal digits",
     lambda v: isinstance(v, str) and re.fullmatch("[0-9a-f]{32}", v) is not None,
 )
-_needed = {
+_required = {
     "murmurlog": _line(SHORT, least=1),
     "release_id": _id,
     "published": _must("a date such as 2026-01-31", _is_day),
@@ -415,4 +418,4 @@ _needed = {
 }
 # Releases whose published keys are counted again, and how many keys of each table.
 _after = _record({"releases": _list(_id, least=1), "keys": _object(_whole(1), key=_one_of(*KEYS))})
-_certificate = _record({**_needed, "text": _text}, {"after": _after})
+_certificate = _record({**_required, "text": _text}, {"after": _after})

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from murmurlog.bundle import estimates
 from murmurlog.bundle.certificate import TableClaim
 from murmurlog.bundle.read import Release, load
-from murmurlog.bundle.schema import IN_LOG, SEPARATOR, count_of, flattened, keys_of
+from murmurlog.bundle.schema import IN_LOG, SEPARATOR, count_of, flatten_lists, keys_of
 from murmurlog.errors import UsageError
 
 CHANCE = 0.05  # probability that the comparison reports a change of any row that did not change
@@ -23,9 +23,7 @@ TAIL = 1.05
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Ints, Ints]  # rows of the first table and of the second
-Side = tuple[
-    pa.Table, TableClaim | None, tuple[str, ...]
-]  # a table, what is claimed of it, its keys
+Side = tuple[pa.Table, TableClaim | None, tuple[str, ...]]  # a table, its claim and its keys
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +32,7 @@ class Changes:
 
     gained: Ints  # of the second
     lost: Ints  # of the first
-    kept: Pair  # the same items in both
+    common: Pair  # the items of both
     rose: Pair  # those whose counts differ by more than noise explains
     fell: Pair
 
@@ -49,9 +47,8 @@ class Comparison:
     rose: pa.Table
     fell: pa.Table
     kept: int
-    rows: (
-        pa.Table
-    )  # keys, change, counts before and after with intervals, difference with its error
+    # keys, change, counts before and after with intervals, difference with its error
+    rows: pa.Table
     meanings: tuple[str | None, str | None]  # of the counts before and after
     unit: str
 
@@ -65,9 +62,9 @@ class Comparison:
                 f"Counts are of {self.unit}s after bounding: the log has at least as many. A difference is "
                 "about those counted, and says nothing certain about the log."
             )
-        which, end = ("second", "lower") if self.meanings[0] == IN_LOG else ("first", "upper")
+        bounded, end = ("second", "lower") if self.meanings[0] == IN_LOG else ("first", "upper")
         return (
-            f"Only the {which} bundle counts {self.unit}s after bounding, and its log has at least as many: "
+            f"Only the {bounded} bundle counts {self.unit}s after bounding, and its log has at least as many: "
             f"a difference between the logs has a {end} end only."
         )
 
@@ -86,7 +83,7 @@ def compare(
     is among them with a probability of at most 5 %. In `rows`, a difference has the error of two
     independent counts and a 95 % interval of its own; one of twenty misses an unchanged item.
     """
-    releases = [each if isinstance(each, Release) else load(each) for each in (before, after)]
+    releases = [side if isinstance(side, Release) else load(side) for side in (before, after)]
     for release in releases:
         if table not in release.tables:
             raise UsageError(f"a bundle has no table {table!r}: it has {', '.join(release.tables)}")
@@ -107,57 +104,61 @@ def compare(
             "with the same --unit"
         )
     sides = (first, claims[0], keys[0]), (second, claims[1], keys[1])
-    found = find_changes(table, *sides)
+    changes = find_changes(table, *sides)
     return Comparison(
-        gained=second.take(pa.array(found.gained)),
-        lost=first.take(pa.array(found.lost)),
-        rose=second.take(pa.array(found.rose[1])),
-        fell=second.take(pa.array(found.fell[1])),
-        kept=len(found.kept[0]),
-        rows=_with_differences(table, *sides, found),
+        gained=second.take(pa.array(changes.gained)),
+        lost=first.take(pa.array(changes.lost)),
+        rose=second.take(pa.array(changes.rose[1])),
+        fell=second.take(pa.array(changes.fell[1])),
+        kept=len(changes.common[0]),
+        rows=_difference_table(table, *sides, changes),
         meanings=(claims[0].meaning, claims[1].meaning),
         unit=units[0],
     )
 
 
-def _with_differences(name: str, before: Side, after: Side, found: Changes) -> pa.Table:
+def _difference_table(name: str, before: Side, after: Side, changes: Changes) -> pa.Table:
     """Every key of either table with its change: what changed most comes first."""
-    changed = np.concatenate([found.rose[1], found.fell[1]])
-    same = ~np.isin(found.kept[1], changed)
-    none = np.full(len(found.gained), -1), np.full(len(found.lost), -1)
-    parts = {
-        "rose": found.rose,
-        "fell": found.fell,
-        "gained": (none[0], found.gained),
-        "lost": (found.lost, none[1]),
-        "same": (found.kept[0][same], found.kept[1][same]),
+    changed = np.concatenate([changes.rose[1], changes.fell[1]])
+    same = ~np.isin(changes.common[1], changed)
+    pairs = {
+        "rose": changes.rose,
+        "fell": changes.fell,
+        "gained": (np.full(len(changes.gained), -1), changes.gained),
+        "lost": (changes.lost, np.full(len(changes.lost), -1)),
+        "same": (changes.common[0][same], changes.common[1][same]),
     }
-    rows = [np.concatenate([pair[side] for pair in parts.values()]) for side in (0, 1)]
-    size = [len(pair[0]) for pair in parts.values()]
+    old_rows, new_rows = (np.concatenate(rows) for rows in zip(*pairs.values(), strict=True))
     # A key is taken from the table that has it.
-    both = pa.concat_tables([side[0].select(list(side[2])) for side in (before, after)])
-    place = np.where(rows[0] >= 0, rows[0], rows[1] + before[0].num_rows)
-    made = both.take(pa.array(place)).append_column(
-        "change", pa.array(np.repeat(list(parts), size), pa.string())
-    )
-    counts = [_Counts.of(name, *side[:2]) for side in (before, after)]
-    named = {each.count for each in counts if each.count}
-    if len(named) > 1:
+    keys = pa.concat_tables([table.select(list(keys)) for table, _, keys in (before, after)])
+    result = keys.take(pa.array(np.where(old_rows >= 0, old_rows, new_rows + before[0].num_rows)))
+    old, new = (_Counts.of(name, *side[:2]) for side in (before, after))
+    if old.count and new.count and old.count != new.count:
         raise UsageError(
             f"one bundle counts users in {name} and the other rows: nothing to compare"
         )
-    old, new = (each.at(some) for each, some in zip(counts, rows, strict=True))
-    for when, each in (("before", old), ("after", new)):
-        for end, values in (("", each.values), ("_low", each.low), ("_high", each.high)):
-            column = f"{next(iter(named), 'users')}_{when}{end}"
-            made = made.append_column(column, _whole(values))
+    count = old.count or new.count or "users"
+    old, new = old.at(old_rows), new.at(new_rows)
     error = np.hypot(old.errors, new.errors)
     spread = estimates.quantile(estimates.CONFIDENCE, max(old.excess, new.excess)) * error
     low, high = _ends_of_difference(before, after, old, new, spread)
-    made = made.append_column("difference", _whole(new.values - old.values))
-    made = made.append_column("difference_low", _whole(np.floor(low)))
-    made = made.append_column("difference_high", _whole(np.ceil(high)))
-    return made.append_column("difference_stderr", pa.array(error, mask=np.isnan(error)))
+    sizes = [len(rows) for rows, _ in pairs.values()]
+    columns = {
+        "change": pa.array(np.repeat(list(pairs), sizes), pa.string()),
+        f"{count}_before": _whole(old.values),
+        f"{count}_before_low": _whole(old.low),
+        f"{count}_before_high": _whole(old.high),
+        f"{count}_after": _whole(new.values),
+        f"{count}_after_low": _whole(new.low),
+        f"{count}_after_high": _whole(new.high),
+        "difference": _whole(new.values - old.values),
+        "difference_low": _whole(np.floor(low)),
+        "difference_high": _whole(np.ceil(high)),
+        "difference_stderr": pa.array(error, mask=np.isnan(error)),
+    }
+    for column, values in columns.items():
+        result = result.append_column(column, values)
+    return result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -181,21 +182,21 @@ class _Counts:
             columns = ("values", "low", "high", "errors", "too_high", "too_low")
             none: dict[str, Any] = dict.fromkeys(columns, np.full(table.num_rows, math.nan))
             return cls(count=None, **none)
-        of, count = estimates.counts(name, table, claim), count_of(table)
+        counts = estimates.counts(name, table, claim)
         return cls(
-            count=count,
-            values=table[count].to_numpy().astype(np.float64),
+            count=count_of(table),
+            values=counts.values,
             low=ends[0],
             high=ends[1],
-            errors=of.errors,
-            too_high=of.too_high,
-            too_low=of.too_low,
-            excess=of.excess,
+            errors=counts.errors,
+            too_high=counts.too_high,
+            too_low=counts.too_low,
+            excess=counts.excess,
             gaussian=claim.parameters.get("noise") == "gaussian",
         )
 
     def at(self, rows: Ints) -> "_Counts":
-        """Those of these rows; NaN for a row -1."""
+        """The counts of some rows; NaN for a row -1."""
         columns: dict[str, Any] = {
             name: np.append(column, math.nan)[rows]
             for name, column in vars(self).items()
@@ -212,32 +213,37 @@ class _Counts:
 
 def _whole(values: Floats) -> pa.Array:
     """Whole numbers; null where there is none."""
-    known = np.isfinite(values)
-    return pa.array(np.where(known, values, 0.0).astype(np.int64), mask=~known)
+    finite = np.isfinite(values)
+    return pa.array(np.where(finite, values, 0.0).astype(np.int64), mask=~finite)
 
 
 def find_changes(name: str, before: Side, after: Side) -> Changes:
     """Which rows are new, gone, larger and smaller."""
-    here, there = joined_keys(before[0], before[2]), joined_keys(after[0], after[2])
-    place = pc.fill_null(pc.index_in(there, value_set=here), -1).to_numpy().astype(np.int64)
-    found = np.flatnonzero(place >= 0)
-    lost = np.ones(len(here), bool)
-    lost[place[found]] = False
-    kept = (place[found], found)
-    rose, fell = _changed_rows(name, before, after, kept)
+    old_keys, new_keys = joined_keys(before[0], before[2]), joined_keys(after[0], after[2])
+    old_rows = pc.fill_null(pc.index_in(new_keys, value_set=old_keys), -1)
+    old_rows = old_rows.to_numpy().astype(np.int64)  # of each new row, -1 where there is none
+    new_rows = np.flatnonzero(old_rows >= 0)
+    common = (old_rows[new_rows], new_rows)
+    lost = np.ones(len(old_keys), bool)
+    lost[common[0]] = False
+    rose, fell = _changed_rows(name, before, after, common)
     return Changes(
-        gained=np.flatnonzero(place < 0), lost=np.flatnonzero(lost), kept=kept, rose=rose, fell=fell
+        gained=np.flatnonzero(old_rows < 0),
+        lost=np.flatnonzero(lost),
+        common=common,
+        rose=rose,
+        fell=fell,
     )
 
 
 def joined_keys(table: pa.Table, keys: tuple[str, ...]) -> pa.Array:
     """The key of each row as one text."""
-    columns = flattened(table.select(list(keys))).columns
+    columns = flatten_lists(table.select(list(keys))).columns
     joined = pc.binary_join_element_wise(*columns, SEPARATOR)
     return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
 
-def _changed_rows(name: str, before: Side, after: Side, kept: Pair) -> tuple[Pair, Pair]:
+def _changed_rows(name: str, before: Side, after: Side, common: Pair) -> tuple[Pair, Pair]:
     """Items that rose and items that fell, the largest change first: 0 is outside their intervals.
 
     The intervals of the differences are so wide that, if nothing changed, the probability that any of
@@ -245,18 +251,18 @@ def _changed_rows(name: str, before: Side, after: Side, kept: Pair) -> tuple[Pai
     """
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
     old, new = (_Counts.of(name, *side[:2]) for side in (before, after))
-    if not len(kept[0]) or old.count is None or new.count is None:
+    if not len(common[0]) or old.count is None or new.count is None:
         return nothing, nothing
-    old, new = old.at(kept[0]), new.at(kept[1])
-    each = CHANCE / len(kept[0])
+    old, new = old.at(common[0]), new.at(common[1])
+    chance = CHANCE / len(common[0])  # of each row
     if old.gaussian and new.gaussian:
-        spread = float(ndtri(1 - each / 2)) * np.hypot(old.errors, new.errors)
+        spread = float(ndtri(1 - chance / 2)) * np.hypot(old.errors, new.errors)
     else:
-        spread = old.spread(each / 2) + new.spread(each / 2)
+        spread = old.spread(chance / 2) + new.spread(chance / 2)
     low, high = _ends_of_difference(before, after, old, new, spread)
     order = np.argsort(-np.maximum(low, -high), kind="stable")
     rose, fell = order[(low > 0)[order]], order[(high < 0)[order]]
-    return (kept[0][rose], kept[1][rose]), (kept[0][fell], kept[1][fell])
+    return (common[0][rose], common[1][rose]), (common[0][fell], common[1][fell])
 
 
 def _ends_of_difference(

@@ -39,7 +39,7 @@ Rows = npt.NDArray[np.bool_]
 Texts = str | Iterable[str]
 Where: TypeAlias = Texts | Mapping[str, Texts] | pa.Array | pc.Expression | None
 
-CONFIDENCE = 0.95  # of every interval that is shown without being asked for another
+CONFIDENCE = 0.95  # of every interval, unless the caller states another
 STEEPEST = 2.5  # the number of items with n users falls at most as n^-2.5; in web logs about n^-2
 NEAR_SD = 3.0  # standard errors above its threshold up to which a row is biased
 SHAPE_SD = 24.0  # noise with a larger standard deviation has the same relative bias as this
@@ -100,7 +100,7 @@ class Counts:
 
 
 def counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
-    """The noisy counts of a table, with what is known about their errors."""
+    """The noisy counts of a table, with bounds on their errors."""
     try:
         return _counts(name, table, claim)
     except MurmurlogError:
@@ -114,15 +114,15 @@ def counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
 
 
 def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
-    counted = count_of(table)
-    if counted is None:
+    count = count_of(table)
+    if count is None:
         raise UsageError(f"the table {name} has no counts: there is nothing to add up")
-    values = table[counted].to_numpy().astype(np.float64)
-    stderr = table[f"{counted}_stderr"].to_numpy().astype(np.float64)
+    values = table[count].to_numpy().astype(np.float64)
+    stderr = table[f"{count}_stderr"].to_numpy().astype(np.float64)
     too_high, too_low = np.zeros(len(values)), np.zeros(len(values))
     noise, scale = claim.parameters.get("noise"), claim.parameters.get("scale")
     for T in _thresholds(claim, values):
-        high, low = selection_lean(
+        high, low = selection_bias_bounds(
             str(noise), float(scale or 1.0), T, claim.guarantee.notion != "pdp"
         )
         near = values <= T + NEAR_SD * stderr
@@ -141,55 +141,59 @@ def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
         excess=EXCESS.get(str(noise), 0.0),
         common=common,
         meaning=claim.meaning,
-        of=f"{claim.guarantee.unit}s" if counted == "users" else counted,
+        of=f"{claim.guarantee.unit}s" if count == "users" else count,
     )
 
 
 def _thresholds(claim: TableClaim, values: Floats) -> list[int]:
     """The thresholds that the noisy counts themselves passed; none for fresh counts."""
-    given = claim.parameters
-    if given.get("noise") is None or "count_scale" in given or not len(values):
+    parameters = claim.parameters
+    if parameters.get("noise") is None or "count_scale" in parameters or not len(values):
         return []
-    found = [int(given[n]) for n in ("threshold", "pool_threshold") if given.get(n) is not None]
-    if not found and "expected_fakes" in given:  # it follows from other tables
+    stated = (parameters.get(name) for name in ("threshold", "pool_threshold"))
+    thresholds = [int(threshold) for threshold in stated if threshold is not None]
+    if not thresholds and "expected_fakes" in parameters:  # it follows from other tables
         return [int(values.min())]
-    return found
+    return thresholds
 
 
 @lru_cache(maxsize=64)
-def selection_lean(noise: str, scale: float, T: int, corrected: bool = True) -> tuple[float, float]:
+def selection_bias_bounds(
+    noise: str, scale: float, T: int, corrected: bool = True
+) -> tuple[float, float]:
     """Bounds on the upward and downward bias of counts near T, in standard errors.
 
     Exact sums over the law of the noise, for the worst of these populations: all items have the same
     true count, from T to two standard deviations above; the number of items with n users is constant
     in n; or it falls as n^-2.5, so that most items are below T and pass by chance.
     """
-    stretch = max(1.0, noise_sd(noise=noise, scale=scale) / SHAPE_SD)
-    scale, T = scale / stretch, max(2, round(T / stretch))
+    factor = max(1.0, noise_sd(noise=noise, scale=scale) / SHAPE_SD)
+    scale, T = scale / factor, max(2, round(T / factor))
     sd = noise_sd(noise=noise, scale=scale)
     # Items with far fewer users than T pass with probability 0 in floating point.
     n = np.arange(max(1, T - int(130 * sd) - 2), T + int(8 * sd) + 2)
     noisy = np.arange(T, n[-1] + int(20 * scale) + 20)
-    away = np.abs(noisy[None, :] - n[:, None])
+    distance = np.abs(noisy[None, :] - n[:, None])
     if noise == "gaussian":
-        mass = ndtr((0.5 - away) / scale) - ndtr((-0.5 - away) / scale)
+        mass = ndtr((0.5 - distance) / scale) - ndtr((-0.5 - distance) / scale)
     else:
-        mass = np.tanh(0.5 / scale) * np.exp(-away / scale)
+        mass = np.tanh(0.5 / scale) * np.exp(-distance / scale)
     values, stderr = noisy.astype(np.float64), np.full(len(noisy), sd)
     if corrected:
-        made = Selection(noise, scale, T).estimates(noisy)
-        values, stderr = made.users.astype(np.float64), np.asarray(made.stderr, np.float64)
+        estimates = Selection(noise, scale, T).estimates(noisy)
+        values = estimates.users.astype(np.float64)
+        stderr = np.asarray(estimates.stderr, np.float64)
     near = values <= T + NEAR_SD * stderr
     too_high = mass @ values - mass.sum(axis=1) * n  # mean error times the probability to pass
     errors = mass[:, near] @ stderr[near]
-    alike = np.flatnonzero((n >= T) & (n <= T + 2 * sd))
+    equal_counts = np.flatnonzero((n >= T) & (n <= T + 2 * sd))
     with np.errstate(all="ignore"):  # a forged scale may mean no noise at all
-        each = [too_high[alike] / errors[alike]]
+        biases = [too_high[equal_counts] / errors[equal_counts]]
         for steepness in (0.0, STEEPEST):
             items = n.astype(np.float64) ** -steepness
-            each.append(np.array([items @ too_high / (items @ errors)]))
-    found = np.concatenate(each)
-    return max(0.0, float(found.max())), max(0.0, float(-found.min()))
+            biases.append(np.array([items @ too_high / (items @ errors)]))
+    bias = np.concatenate(biases)
+    return max(0.0, float(bias.max())), max(0.0, float(-bias.min()))
 
 
 def match_rows(table: pa.Table, where: Where) -> Rows:
@@ -202,20 +206,19 @@ def match_rows(table: pa.Table, where: Where) -> Rows:
         return np.ones(table.num_rows, bool)
     if isinstance(where, pc.Expression):
         row = table.append_column("murmurlog row", pa.array(np.arange(table.num_rows)))
-        found = np.zeros(table.num_rows, bool)
-        found[row.filter(where)["murmurlog row"].to_numpy()] = True
-        return found
+        mask = np.zeros(table.num_rows, bool)
+        mask[row.filter(where)["murmurlog row"].to_numpy()] = True
+        return mask
     if isinstance(where, pa.Array | pa.ChunkedArray | np.ndarray):
         mask = np.asarray(where)
         if mask.dtype != bool or mask.shape != (table.num_rows,):
             raise UsageError(f"a mask needs a true or false for each of {table.num_rows} rows")
         return mask
-    first = table.column_names[0]
-    wanted = where if isinstance(where, Mapping) else {first: where}
-    found = np.ones(table.num_rows, bool)
-    for column, texts in wanted.items():
-        found &= _match_column(table, column, texts)
-    return found
+    patterns = where if isinstance(where, Mapping) else {table.column_names[0]: where}
+    mask = np.ones(table.num_rows, bool)
+    for column, texts in patterns.items():
+        mask &= _match_column(table, column, texts)
+    return mask
 
 
 def _match_column(table: pa.Table, column: str, texts: Texts) -> Rows:
@@ -231,30 +234,29 @@ def _match_column(table: pa.Table, column: str, texts: Texts) -> Rows:
         hit = pc.match_like(text, texts.replace("*", "%").replace("?", "_"))
     else:
         hit = pc.is_in(text, value_set=pa.array(list(texts), pa.string()))
-    found = np.zeros(table.num_rows, bool)
-    found[row[hit.to_numpy(zero_copy_only=False)]] = True
-    return found
+    mask = np.zeros(table.num_rows, bool)
+    mask[row[hit.to_numpy(zero_copy_only=False)]] = True
+    return mask
 
 
-def total(of: Counts, rows: Rows, *, confidence: float = CONFIDENCE) -> Estimate:
+def total(counts: Counts, rows: Rows, *, confidence: float = CONFIDENCE) -> Estimate:
     """The sum of the counts of these rows. A sum of true counts is never negative.
 
     It has no upper end if the log may have any number of units more than were counted.
     """
-    value = float(of.values[rows].sum())
-    variance = _squares(of, rows) + (of.common * value) ** 2
-    spread = quantile(confidence, _excess(of, rows)) * math.sqrt(variance)
+    value = float(counts.values[rows].sum())
+    variance = _squares(counts, rows) + (counts.common * value) ** 2
+    spread = quantile(confidence, _excess(counts, rows)) * math.sqrt(variance)
+    high = max(0.0, value + spread + float(counts.too_low[rows].sum()))
     return Estimate(
         value=value,
-        low=max(0.0, value - spread - float(of.too_high[rows].sum())),
-        high=math.inf
-        if of.meaning == AT_LEAST
-        else max(0.0, value + spread + float(of.too_low[rows].sum())),
+        low=max(0.0, value - spread - float(counts.too_high[rows].sum())),
+        high=math.inf if counts.meaning == AT_LEAST else high,
         stderr=math.sqrt(variance),
         confidence=confidence,
         rows=int(rows.sum()),
-        meaning=of.meaning,
-        of=of.of,
+        meaning=counts.meaning,
+        of=counts.of,
     )
 
 
@@ -263,8 +265,8 @@ def published_intervals(
 ) -> tuple[Floats, Floats] | None:
     """The ends of the 95 % interval of every row; None where the table has no noisy counts.
 
-    Whatever shows a published count with its uncertainty takes it from here. The upper end is infinite
-    where the log may have any number of units more than were counted.
+    Every page, file and chart that has intervals takes them from here. The upper end is infinite where
+    the log may have any number of units more than were counted.
     """
     count = count_of(table)
     if count is None or claim.count is None or f"{count}_stderr" not in table.column_names:
@@ -277,7 +279,7 @@ def published_intervals(
 
 
 def describe_interval(low: str, high: str | None, confidence: float = CONFIDENCE) -> str:
-    """An interval in words, the only form in which uncertainty is shown; `high` None: without end."""
+    """An interval in words, the same on every page; without an upper end if `high` is None."""
     if high is None:
         return f"at least {low}, {100 * confidence:g} % sure"
     return f"{100 * confidence:g} % interval {low} to {high}"
@@ -297,23 +299,23 @@ def describe_count(
 
     Counts of bundles before version 0.2 have no meaning: they are of units after bounding.
     """
-    what = f" {of} in the log" + (f", added up over {rows:,} rows" if rows > 1 else "")
+    units = f" {of} in the log" + (f", added up over {rows:,} rows" if rows > 1 else "")
     if meaning == AT_LEAST:
-        return f"at least {low}{what}, {100 * confidence:g} % sure ({value} counted)"
-    what = what if meaning == IN_LOG else ""
-    return f"{value}{what} ({describe_interval(low, high, confidence)})"
+        return f"at least {low}{units}, {100 * confidence:g} % sure ({value} counted)"
+    units = units if meaning == IN_LOG else ""
+    return f"{value}{units} ({describe_interval(low, high, confidence)})"
 
 
-def row_intervals(of: Counts, *, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
+def row_intervals(counts: Counts, *, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
     """The ends of the interval of every row: the `total` of that row alone."""
-    spread = quantile(confidence, of.excess) * of.errors
-    low: Floats = np.maximum(0.0, of.values - spread - of.too_high)
-    high: Floats = np.maximum(0.0, of.values + spread + of.too_low)
+    spread = quantile(confidence, counts.excess) * counts.errors
+    low: Floats = np.maximum(0.0, counts.values - spread - counts.too_high)
+    high: Floats = np.maximum(0.0, counts.values + spread + counts.too_low)
     return low, high
 
 
 def ratio(
-    of: Counts, rows: Rows, over: Counts, over_rows: Rows, *, confidence: float = CONFIDENCE
+    counts: Counts, rows: Rows, over: Counts, over_rows: Rows, *, confidence: float = CONFIDENCE
 ) -> Estimate:
     """The sum of some counts over that of others, with Fieller's interval.
 
@@ -323,13 +325,14 @@ def ratio(
     """
     if not over_rows.any():
         raise UsageError("no published row matches the divisor: widen the pattern")
-    a, b = float(of.values[rows].sum()), float(over.values[over_rows].sum())
-    shared = rows & over_rows if of.name == over.name else np.zeros(len(of.values), bool)
-    va, vb, c = _squares(of, rows), _squares(over, over_rows), _squares(of, shared)
-    if of.name != over.name:  # within one table the common error cancels
-        va, vb = va + (of.common * a) ** 2, vb + (over.common * b) ** 2
-    q = quantile(confidence, max(_excess(of, rows), _excess(over, over_rows)))
-    least, most = a - float(of.too_high[rows].sum()), a + float(of.too_low[rows].sum())
+    a, b = float(counts.values[rows].sum()), float(over.values[over_rows].sum())
+    va, vb = _squares(counts, rows), _squares(over, over_rows)
+    if counts.name == over.name:
+        c = _squares(counts, rows & over_rows)
+    else:  # within one table the common error cancels
+        c, va, vb = 0.0, va + (counts.common * a) ** 2, vb + (over.common * b) ** 2
+    q = quantile(confidence, max(_excess(counts, rows), _excess(over, over_rows)))
+    least, most = a - float(counts.too_high[rows].sum()), a + float(counts.too_low[rows].sum())
     under_most = b + float(over.too_low[over_rows].sum())
     under_least = b - float(over.too_high[over_rows].sum())
     low = 0.0
@@ -347,24 +350,26 @@ def ratio(
         stderr=error,
         confidence=confidence,
         rows=int(rows.sum()),
-        meaning=of.meaning,
+        meaning=counts.meaning,
     )
 
 
 def _roots(a: float, b: float, va: float, vb: float, c: float, q: float) -> list[float]:
     """The r with (a - r b)^2 = q^2 (va - 2 r c + r^2 vb)."""
-    found = np.roots([b * b - q * q * vb, -2 * (a * b - q * q * c), a * a - q * q * va])
-    return [float(r.real) for r in found if abs(r.imag) <= 1e-9 * max(1.0, abs(r))] or [0.0]
+    roots = np.roots([b * b - q * q * vb, -2 * (a * b - q * q * c), a * a - q * q * va])
+    return [float(r.real) for r in roots if abs(r.imag) <= 1e-9 * max(1.0, abs(r))] or [0.0]
 
 
-def _squares(of: Counts, rows: Rows) -> float:
-    return float((of.stderr[rows] ** 2).sum())
+def _squares(counts: Counts, rows: Rows) -> float:
+    return float((counts.stderr[rows] ** 2).sum())
 
 
-def _excess(of: Counts, rows: Rows) -> float:
+def _excess(counts: Counts, rows: Rows) -> float:
     """The excess kurtosis of the sum."""
-    squares = _squares(of, rows)
-    return of.excess * float((of.stderr[rows] ** 4).sum()) / squares**2 if squares > 0 else 0.0
+    squares = _squares(counts, rows)
+    if squares == 0:
+        return 0.0
+    return counts.excess * float((counts.stderr[rows] ** 4).sum()) / squares**2
 
 
 def quantile(confidence: float, excess: float) -> float:

@@ -1,6 +1,7 @@
 """Exports a bundle to the formats of other tools. Bundles are public, so an export costs no privacy.
 
-Every export states the guarantee: in a README. It is written beside its target and moved there in one step. Never sees a log.
+The README of every export states the guarantee. An export is written beside its target and moved there in
+one step. Never sees a log.
 """
 
 import csv
@@ -92,21 +93,21 @@ def export(bundle: str | Path | Sequence[str | Path], *, to: str, out: str | Pat
     Several bundles, as csv or parquet, become one file for each table with a row for each release and
     key (`load_series`).
     """
-    several = [bundle] if isinstance(bundle, str | Path) else list(bundle)
-    if not several:
+    bundles = [bundle] if isinstance(bundle, str | Path) else list(bundle)
+    if not bundles:
         raise UsageError("an export needs a bundle: name its folder")
     if to not in (*WRITERS, *SERIES):
-        known = ", ".join(dict.fromkeys((*WRITERS, *SERIES)))
-        raise UsageError(f"--to must be one of {known}, not {to!r}")
-    if to in SERIES and (len(several) > 1 or to not in WRITERS):
+        formats = ", ".join(dict.fromkeys((*WRITERS, *SERIES)))
+        raise UsageError(f"--to must be one of {formats}, not {to!r}")
+    if to in SERIES and (len(bundles) > 1 or to not in WRITERS):
         from murmurlog.bundle.series_export import export_series
 
-        return export_series(several, to=to, out=Path(out))
-    if len(several) > 1:
+        return export_series(bundles, to=to, out=Path(out))
+    if len(bundles) > 1:
         raise UsageError(
-            f"--to {to} is for one bundle, and {len(several)} are given: several go to {' or '.join(SERIES)}"
+            f"--to {to} is for one bundle, and {len(bundles)} are given: several go to {' or '.join(SERIES)}"
         )
-    folder, out = Path(several[0]), Path(out)
+    folder, out = Path(bundles[0]), Path(out)
     check_target(out)
     release = load(folder)
     check_outside(folder, out)
@@ -117,15 +118,22 @@ def export(bundle: str | Path | Sequence[str | Path], *, to: str, out: str | Pat
             "bundle's tables are split by: use --to csv, --to tsv or --to hf"
         )
     notes = _notes(release.tables, to)
-    with scratch(out.parent) as place:
-        root = place / "export"
-        root.mkdir()
+    with new_folder(out) as root:
         files = WRITERS[to](root, release)
         if to != "hf":  # which copies the README and checksums of the bundle
             seal(root, _readme(release.certificate, to, files, notes))
+    return Exported(to=to, out=out, files=files, notes=notes)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder that is moved to `out` in one step after the block, unless the block fails."""
+    with scratch(out.parent) as place:
+        root = place / "export"
+        root.mkdir()
+        yield root
         check_target(out)
         settle(root, out)
-    return Exported(to=to, out=out, files=files, notes=notes)
 
 
 def check_outside(folder: Path, out: Path) -> None:
@@ -176,12 +184,14 @@ def _notes(tables: Mapping[str, pa.Table], to: str) -> tuple[str, ...]:
         )
     missing = "the graph has no click edges" if to == "graph" else "no qrels.txt, no docs.tsv"
     notes = [] if "click" in tables else [f"There is no click table in this bundle: {missing}."]
-    which = [name for name, table in tables.items() if count_of(table) is None and name != "log"]
-    if which:
-        grade = "" if to == "graph" or "click" not in which else " Every rel is 1."
-        notes.append(f"Published without counts: {', '.join(which)}.{grade}")
-    if aside := sorted(set(tables) & {"session", "itemset", "log"}):
-        notes.append(f"Not in this form: the rows of {', '.join(aside)}. Use --to tsv for them.")
+    uncounted = [
+        name for name, table in tables.items() if count_of(table) is None and name != "log"
+    ]
+    if uncounted:
+        grade = " Every rel is 1." if to != "graph" and "click" in uncounted else ""
+        notes.append(f"Published without counts: {', '.join(uncounted)}.{grade}")
+    if omitted := sorted(set(tables) & {"session", "itemset", "log"}):
+        notes.append(f"Not in this form: the rows of {', '.join(omitted)}. Use --to tsv for them.")
     return tuple(notes)
 
 
@@ -224,11 +234,11 @@ def _write_ir_datasets(root: Path, release: Release) -> dict[str, int]:
         docids = ids(distinct(tables, "url"), DOCID_DIGITS)
         for query, url, n in clicks(tables["click"]):
             items.setdefault(query, []).append((docids[url], n))
-    counted = tables.get("query", schema("query").empty_table())
-    count = count_of(counted) or "users"
-    own = {row["query"]: row.get(count) for row in rows(counted)}
+    queries = tables.get("query", schema("query").empty_table())
+    count = count_of(queries) or "users"
+    counts = {row["query"]: row.get(count) for row in rows(queries)}
     logs = (
-        {"query_id": qid, "query": query, count: own.get(query), "items": items.get(query, [])}
+        {"query_id": qid, "query": query, count: counts.get(query), "items": items.get(query, [])}
         for query, qid in ids(distinct(tables, *QUERY_COLUMNS), QID_DIGITS).items()
     )
     lines = ((json.dumps(log, ensure_ascii=False),) for log in logs)
@@ -244,10 +254,10 @@ def _write_hf(root: Path, release: Release) -> dict[str, int]:
 
 
 def _write_graph(root: Path, release: Release) -> dict[str, int]:
-    made = graph(release.tables)
+    query_graph = graph(release.tables)
     return {
-        "nodes.tsv": _table(root / "nodes.tsv", made.nodes),
-        "edges.tsv": _table(root / "edges.tsv", made.edges),
+        "nodes.tsv": _table(root / "nodes.tsv", query_graph.nodes),
+        "edges.tsv": _table(root / "edges.tsv", query_graph.edges),
     }
 
 
@@ -290,7 +300,7 @@ def cell(value: str | list[str] | int | float | bool | datetime | None) -> str:
 
 
 def _lines(path: Path, lines: Iterable[Iterable[str]]) -> int:
-    """Writes a line for each, tabs between its parts; returns how many."""
+    """Writes lines with tabs between their parts; returns the number of lines."""
     n = 0
     with _text(path) as file:
         for line in lines:
@@ -330,13 +340,13 @@ def _readme(
     }
     parts = [
         certificate.title,
-        wrapped(statement(certificate)),
+        wrap(statement(certificate)),
         "\n".join(f"{name}: {value}" for name, value in facts.items()),
         "\n".join(f"{name}: {n} rows" for name, n in files.items()),
-        wrapped(README[to]),
+        wrap(README[to]),
         "\n".join(f"{name}: {text}" for name, text in meanings.items()),
-        *map(wrapped, notes),
-        wrapped(
+        *map(wrap, notes),
+        wrap(
             f"Made by murmurlog export --to {to}. SHA256SUMS finds accidents; the guarantee can be "
             "checked on the bundle itself (murmurlog verify), not on this copy."
         ),
@@ -344,7 +354,8 @@ def _readme(
     return "\n\n".join(parts) + "\n"
 
 
-def wrapped(text: str) -> str:
+def wrap(text: str) -> str:
+    """The text in lines of at most 100 characters."""
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 

@@ -67,8 +67,8 @@ def _sha256(path: Path) -> str:
 def is_own_file(root: Path, name: str) -> bool:
     """Whether a file of a bundle is a regular file, and neither it nor its folder is a link."""
     path = root / name
-    links = (path, *path.parents[: len(Path(name).parts) - 1])
-    return path.is_file() and not any(each.is_symlink() for each in links)
+    folders = path.parents[: len(Path(name).parts) - 1]
+    return path.is_file() and not any(part.is_symlink() for part in (path, *folders))
 
 
 def _files(root: Path) -> Iterator[Path]:

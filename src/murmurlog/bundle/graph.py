@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.schema import COUNTED
+from murmurlog.bundle.schema import COUNTED, LISTS
 from murmurlog.errors import UsageError
 
 COUNTS = {
@@ -25,7 +25,7 @@ COUNTS = {
     "reliable": pa.bool_(),
 }
 ENDS = {"click": ("query", "url"), "reformulation": ("query", "next_query")}
-LISTED, NAMED = {"queries", "items"}, "user"  # columns of sessions and itemsets, and of a log
+USER = "user"  # a column that only a log has
 KINDS = {"query": "query", "next_query": "query", "url": "url"}  # kind of node in each column
 NODES = pa.schema(
     [("id", pa.string()), ("kind", pa.string()), ("text", pa.string()), *COUNTS.items()]
@@ -75,13 +75,12 @@ def _check_keys(tables: Mapping[str, pa.Table]) -> None:
 
 def _left_out(table: pa.Table) -> bool:
     """Whether a table holds sessions, itemsets or a synthetic log."""
-    return bool((LISTED | {NAMED}) & set(table.column_names))
+    return bool({*LISTS, USER} & set(table.column_names))
 
 
 def _with_keys(tables: Mapping[str, pa.Table], keys: Iterable[str]) -> list[pa.Table]:
     """The tables with exactly these key columns."""
-    wanted = set(keys)
-    return [table for table in tables.values() if set(table.column_names) - set(COUNTS) == wanted]
+    return [t for t in tables.values() if set(t.column_names) - set(COUNTS) == set(keys)]
 
 
 def _edges(table: pa.Table, kind: str) -> pa.Table:
@@ -108,7 +107,7 @@ def _nodes(tables: Mapping[str, pa.Table], kind: str) -> pa.Table:
     ends += [
         chunk
         for table in tables.values()
-        if NAMED in table.column_names and kind in table.column_names
+        if USER in table.column_names and kind in table.column_names
         for chunk in table[kind].chunks
     ]
     seen = pc.unique(pa.chunked_array(ends, pa.string()))

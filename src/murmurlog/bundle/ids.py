@@ -18,15 +18,15 @@ QUERY_COLUMNS = ("query", "next_query")
 
 def ids(texts: Iterable[str], digits: int) -> dict[str, str]:
     """The id of each text: the first hexadecimal digits of its MD5."""
-    found: dict[str, str] = {}
+    texts_by_id: dict[str, str] = {}
     for text in texts:
         name = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:digits]
-        if found.setdefault(name, text) != text:
+        if texts_by_id.setdefault(name, text) != text:
             raise UsageError(
                 f"two texts have the id {name} ({digits} digits of MD5), so the files could not "
                 "tell them apart: use --to tsv or --to graph"
             )
-    return {text: name for name, text in found.items()}
+    return {text: name for name, text in texts_by_id.items()}
 
 
 def relevance(count: int | None) -> int:

@@ -74,7 +74,7 @@ def without_idle_joiners(text: str) -> str:
     """The text without joiners that change nothing visible; at most one of a run stays."""
     if ZWNJ not in text and ZWJ not in text:
         return text
-    kept: list[str] = []
+    clean: list[str] = []
     before = base = ""  # the character before this one, and the last that is not a mark
     for c, after, next_base in _with_next(text):
         if c == ZWJ:
@@ -84,22 +84,22 @@ def without_idle_joiners(text: str) -> str:
         else:
             needed = True
         if needed:
-            kept.append(c)
+            clean.append(c)
             base = base if _is_mark(c) else c
             before = c
-    return "".join(kept)
+    return "".join(clean)
 
 
 def _with_next(text: str) -> Iterator[tuple[str, str, str]]:
     """Each character, with the next that is no joiner, and the next that is neither joiner nor mark."""
     after = base = ""
-    found = []
+    contexts = []
     for c in reversed(text):
-        found.append((c, after, base))
+        contexts.append((c, after, base))
         if c not in JOINERS:
             after = c
             base = base if _is_mark(c) else c
-    return reversed(found)
+    return reversed(contexts)
 
 
 def _joins_symbols(before: str, after: str) -> bool:

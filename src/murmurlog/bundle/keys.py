@@ -92,14 +92,13 @@ def normalise(text: str, *, version: int = LATEST) -> str | None:
     if version > 1:
         text = _without_ignorable(text)
     for _ in range(8):
-        composed = _composed(text, "NFKC")
-        folded = unicodedata.normalize("NFKC", composed.casefold())
-        kept = _SPACES.sub(" ", _visible(folded)).strip()
-        if kept == text and version > 1:
-            kept = without_idle_joiners(text)
-        if kept == text:
+        folded = unicodedata.normalize("NFKC", _compose(text, "NFKC").casefold())
+        clean = _SPACES.sub(" ", _replace_control(folded)).strip()
+        if clean == text and version > 1:
+            clean = without_idle_joiners(text)
+        if clean == text:
             break
-        text = kept
+        text = clean
     return text or None
 
 
@@ -117,14 +116,14 @@ def _without_ignorable(text: str) -> str:
     return _IGNORABLE.sub("", text).replace(_BLANK, " ")
 
 
-def _composed(text: str, form: Literal["NFC", "NFKC"]) -> str:
+def _compose(text: str, form: Literal["NFC", "NFKC"]) -> str:
     """The text in a normal form, in linear time."""
     if len(text) > MOST_MARKS:
-        text = _with_marks_in_order(text, "NFD" if form == "NFC" else "NFKD")
+        text = _sort_marks(text, "NFD" if form == "NFC" else "NFKD")
     return unicodedata.normalize(form, text)
 
 
-def _with_marks_in_order(text: str, form: Literal["NFD", "NFKD"]) -> str:
+def _sort_marks(text: str, form: Literal["NFD", "NFKD"]) -> str:
     """The text decomposed character by character, with sorted combining marks."""
     out: list[str] = []
     run: list[str] = []
@@ -139,7 +138,7 @@ def _with_marks_in_order(text: str, form: Literal["NFD", "NFKD"]) -> str:
     return "".join(out + sorted(run, key=unicodedata.combining))
 
 
-def _visible(text: str) -> str:
+def _replace_control(text: str) -> str:
     """The text with a space for every control character and space, and without unassigned ones."""
     if text.isprintable():  # then it has neither
         return text
@@ -226,7 +225,7 @@ def clean_url(url: str, level: str) -> str | None:
         if slashes and "/" not in scheme and scheme[-1:] in ("", ":"):
             site, slash, path = rest.partition("/")
             site = _clean_site(site, port=_DEFAULT_PORTS.get(scheme[:-1].lower()))
-            path = _composed(slash + path, "NFC").rstrip("/")
+            path = _compose(slash + path, "NFC").rstrip("/")
             if not site:
                 return None
         else:
@@ -250,8 +249,8 @@ def _compact(text: str) -> str:
 
 
 def _as_text(text: str) -> str:
-    """The text as it is: NFC, a space for each control character, nothing invisible or around it."""
-    return _composed(_visible(_without_ignorable(text)), "NFC").strip()
+    """The text in NFC, without invisible characters, with inner spaces for control characters."""
+    return _compose(_replace_control(_without_ignorable(text)), "NFC").strip()
 
 
 def _clean_site(site: str, *, port: int | None) -> str:

@@ -45,12 +45,12 @@ def label_rows(certificate: Certificate) -> list[tuple[str, str]]:
         conditions = "; ".join(certificate.unprotected)
         rows.append(("Conditional on", f"Chosen by looking at the log: {conditions}"))
     if certificate.booked:
-        rows.append(("Booked", _booked(certificate.booked)))
+        rows.append(("Booked", _ledger_text(certificate.booked)))
     if selected := certificate.period("select_from"):
         rows.append(("Periods", periods(certificate, selected)))
     if certificate.after:
         rows.append(("Keys from before", known_keys(certificate)))
-    rows.append(("Published", _published(certificate)))
+    rows.append(("Published", _publication(certificate)))
     return rows
 
 
@@ -79,27 +79,25 @@ def bound_of(claim: TableClaim, unit: str) -> str:
     text = f"at most {most} different items of one {unit}"
     full = (claim.counting or {}).get("d2")
     if claim.meaning == IN_LOG and full is not None:
-        text += (
-            f" in the selection; in the counts {full} published ones in full, or more for less each"
-        )
-        return text
+        return f"{text} in the selection; in the counts {full} published ones in full, or more for less each"
     if (counted := claim.parameters.get("count_per_user")) is not None:
-        text += f", {counted} of the published ones in the counts"
+        return f"{text}, {counted} of the published ones in the counts"
     return text
 
 
 def _noise(certificate: Certificate) -> str:
-    kinds = {
-        name: f"{claim.parameters.get('noise') or 'none'}"
+    laws = {
+        name: str(claim.parameters.get("noise") or "none")
         for name, claim in certificate.tables.items()
     }
-    if set(kinds.values()) == {"none"}:
+    if set(laws.values()) == {"none"}:
         return "None."
-    drawn = "from the operating system's entropy" if certificate.private else "NOT SECRET"
-    return f"{' '.join(merge_sentences(kinds))} Whole numbers, {drawn}."
+    source = "from the operating system's entropy" if certificate.private else "NOT SECRET"
+    return f"{' '.join(merge_sentences(laws))} Whole numbers, {source}."
 
 
-def _booked(booked: Mapping[str, Any]) -> str:
+def _ledger_text(booked: Mapping[str, Any]) -> str:
+    """Sentences on how the release is booked in a ledger."""
     stated = booked_numbers(booked)
     text = (
         f"In a ledger, under {booked['source']!r}. Releases of it before this one: "
@@ -146,42 +144,43 @@ def known_keys(certificate: Certificate) -> str:
     )
 
 
-def _published(certificate: Certificate) -> str:
+def _publication(certificate: Certificate) -> str:
+    """The day, the publisher and the license."""
     about = certificate.about
-    who = f" by {about['publisher']}" if "publisher" in about else ""
-    return f"{certificate.published}{who}. License: {about.get('license', 'not stated')}."
+    publisher = f" by {about['publisher']}" if "publisher" in about else ""
+    return f"{certificate.published}{publisher}. License: {about.get('license', 'not stated')}."
 
 
-def needs(claim: TableClaim, unit: str) -> list[str]:
-    """How many units an item needs to be published: in short, then in sentences."""
-    needed, given = claim.passes, claim.parameters
+def needs(claim: TableClaim, unit: str) -> tuple[str, str]:
+    """How many units an item needs to be published: in short, and in sentences."""
+    needed, parameters = claim.passes, claim.parameters
     if "0.5" in needed and claim.guarantee.notion == "none":
-        return [
+        return (
             f"{needed['0.5']} {unit}s",
             f"What {needed['0.5']} {unit}s have in common is published as it is.",
-        ]
+        )
     if needed.get("0.5", 0) > 0 and counts_rows(claim):
         # One unit may have several of them.
-        return [
+        return (
             f"an item needs about {needed['0.5']} rows, of however few {unit}s",
             f"An item of {needed['0.5']} rows is published with even odds, one of "
             f"{needed['0.95']} with 95 %, one of {needed['0.99']} with 99 %.",
-        ]
+        )
     if {"0.5", "0.95", "0.99"} <= set(needed) and needed["0.5"] > 0:
-        return [
+        return (
             f"an item needs about {needed['0.5']} {unit}s",
             f"An item that {needed['0.5']} {unit}s hold is published with even odds, one of "
             f"{needed['0.95']} with 95 %, one of {needed['0.99']} with 99 %.",
-        ]
-    if all(given.get(name) for name in ("thresholds", "own", "grid")):
+        )
+    if all(parameters.get(name) for name in ("thresholds", "own", "grid")):
         # The weight that the last round asks for: docs/explanation/mechanisms/rounds.md.
-        past = given.get("past") or []
-        weight = given["thresholds"][-1] / given["grid"] / (sum(past) + given["own"][-1])
+        shares = sum(parameters.get("past") or []) + parameters["own"][-1]
+        weight = parameters["thresholds"][-1] / parameters["grid"] / shares
         few, ten, hundred = (math.ceil(weight * math.sqrt(n)) for n in (1, 10, 100))
-        return [
+        return (
             f"an item needs about {few} to {hundred} {unit}s, fewer if they have few other items",
             f"Every {unit} spreads a weight of 1 over the items that are still candidates. The last round "
             f"asks for about {few} {unit}s with no other candidate, {ten} with ten candidates each, "
             f"{hundred} with a hundred.",
-        ]
-    return [FREE, "What is published is not chosen by how many have it."]
+        )
+    return FREE, "What is published is not chosen by how many have it."

@@ -36,14 +36,13 @@ class Option:
     name: str = ""  # the keyword; of a field, the field's name
     alias: str = ""  # the flag, where it is not the name with dashes
     read: Callable[[Any], Any] | None = None  # the value of a text, or of all of them if repeated
-    switch: bool = False  # given or not, without a value
+    switch: bool = False  # a flag without a value
     repeated: bool = False  # once for each value
     variable: bool = True  # MURMURLOG_<FLAG> sets it, too
     default: Any = None
     public_file: bool = False  # names a public file, fixed without the log
-    prepare: Callable[[Any, Any], Any] | None = (
-        None  # of a mechanism: checks the value, reads files
-    )
+    # of a mechanism: checks the value, reads files
+    prepare: Callable[[Any, Any], Any] | None = None
     kind: Any = None  # the type of a value; by default that of the field, or what `read` returns
 
     @property
@@ -55,14 +54,14 @@ class Option:
         """The public files that a value names."""
         if not self.repeated:
             return [Path(str(value))]
-        several = value if isinstance(value, list | tuple) else [value]  # in Python, also one alone
-        return [each[0] if isinstance(each, tuple) else Path(str(each)) for each in several]
+        values = value if isinstance(value, list | tuple) else [value]  # in Python, also one alone
+        return [item[0] if isinstance(item, tuple) else Path(str(item)) for item in values]
 
     def fit(self, value: Any) -> Any:
         """The value, if it is of the option's type; from Python it can be anything."""
         kind = self.kind
         if kind is None:
-            kind = bool if self.switch else str if self.read is None else _returned(self.read)
+            kind = bool if self.switch else str if self.read is None else _return_type(self.read)
         try:
             return _fit(value, kind)
         except ValueError:
@@ -84,7 +83,7 @@ class Option:
             raise UsageError(f"{self.flag}: {error}") from None
 
 
-def _returned(read: Callable[[Any], Any]) -> Any:
+def _return_type(read: Callable[[Any], Any]) -> Any:
     """The type of the values that a parser returns."""
     return str | Path if read is Path else get_type_hints(read)["return"]
 
@@ -109,11 +108,11 @@ def _fit(value: Any, kind: Any) -> Any:
     elif kind is Path and isinstance(value, PathLike):
         return value
     elif origin is tuple and isinstance(value, list | tuple) and len(value) == len(parts):
-        return tuple(_fit(one, part) for one, part in zip(value, parts, strict=True))
+        return tuple(_fit(item, part) for item, part in zip(value, parts, strict=True))
     elif origin in (Sequence, list) and isinstance(value, list | tuple):
-        return type(value)(_fit(one, parts[0]) for one in value)
+        return type(value)(_fit(item, parts[0]) for item in value)
     elif origin in (Mapping, dict) and isinstance(value, Mapping):
-        return {_fit(name, parts[0]): _fit(one, parts[1]) for name, one in value.items()}
+        return {_fit(name, parts[0]): _fit(item, parts[1]) for name, item in value.items()}
     elif kind in (bool, type(None)) and isinstance(value, kind):
         return value
     raise ValueError
@@ -132,13 +131,13 @@ class Group:
 def options_of(group: type) -> tuple[Option, ...]:
     """The options that the fields of a group declare, in order."""
     hints = get_type_hints(group, include_extras=True)
-    found = []
-    for each in fields(group):
-        for option in getattr(hints[each.name], "__metadata__", ()):
+    options = []
+    for field in fields(group):
+        for option in getattr(hints[field.name], "__metadata__", ()):
             if isinstance(option, Option):
-                kind = option.kind or hints[each.name].__origin__
-                found.append(replace(option, name=each.name, default=each.default, kind=kind))
-    return tuple(found)
+                kind = option.kind or hints[field.name].__origin__
+                options.append(replace(option, name=field.name, default=field.default, kind=kind))
+    return tuple(options)
 
 
 @cache
@@ -152,12 +151,12 @@ def split_keywords(
     keywords: Mapping[str, Any], *groups: type
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The keywords of each group, and those of none."""
-    left = dict(keywords)
-    taken = []
+    rest = dict(keywords)
+    parts = []
     for group in groups:
         names = {option.name for option in options_of(group)}
-        taken.append({name: left.pop(name) for name in list(left) if name in names})
-    return taken, left
+        parts.append({name: rest.pop(name) for name in list(rest) if name in names})
+    return parts, rest
 
 
 def read_number(text: str) -> float:
@@ -200,25 +199,23 @@ def read_repeated(flag: str) -> Callable[[list[str]], dict[str, str]]:
     """Reads {"a": "1", "b": "2"} from "a=1" and "b=2"."""
 
     def read(texts: list[str]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        pairs: dict[str, str] = {}
         for name, value in (read_pair(text, flag) for text in texts):
-            if name in found:
+            if name in pairs:
                 raise UsageError(f"{flag} names {name!r:.60} twice: leave one out")
-            found[name] = value
-        return found
+            pairs[name] = value
+        return pairs
 
     return read
 
 
 def read_shares(flag: str) -> Callable[[str], dict[str, float] | None]:
     """Reads {"a": 0.3, "b": 0.7} from "a=0.3,b=0.7"."""
-    of_pairs = read_pairs(flag)
+    read_texts = read_pairs(flag)
 
     def read(text: str) -> dict[str, float] | None:
-        given = of_pairs(text)
-        return (
-            None if given is None else {name: read_number(value) for name, value in given.items()}
-        )
+        pairs = read_texts(text)
+        return {name: read_number(value) for name, value in pairs.items()} if pairs else None
 
     return read
 

@@ -76,5 +76,5 @@ def _exponent(rows: pa.Table) -> float:
         return USUAL
     users = np.sort(np.maximum(rows[count].to_numpy().astype(np.float64), 1.0))[::-1]
     top = users[: max(1, len(users) // 2)]  # whatever is near a threshold is not complete
-    found = (len(top) + CERTAIN * USUAL) / (float(np.log(top / top[-1]).sum()) + CERTAIN)
-    return min(STEEPEST, found)
+    exponent = (len(top) + CERTAIN * USUAL) / (float(np.log(top / top[-1]).sum()) + CERTAIN)
+    return min(STEEPEST, exponent)

@@ -31,23 +31,23 @@ def measure(
     total: float | Callable[[], float | None] | None = None,
     unit: str = "rows",
 ) -> Advance:
-    """Measures the stage at hand; call what comes back whenever a part of `total` is done.
+    """A function to call whenever a part of the current stage is done.
 
-    A total that takes time to find is a function; it is called only if somebody is told the numbers.
+    A total that is slow to compute can be a function; it is called only if progress is measured.
     """
-    measured: Callable[..., Advance] | None = getattr(say, "measure", None)
-    if measured is None:
+    start: Callable[..., Advance] | None = getattr(say, "measure", None)
+    if start is None:
         return _ignore
-    return measured(total=total() if callable(total) else total, unit=unit)
+    return start(total=total() if callable(total) else total, unit=unit)
 
 
 def measure_all(
     say: Callable[[str], None], text: str, *, total: float | None, unit: str
 ) -> Advance:
-    """Measures a task of many stages."""
-    measured: Callable[..., Advance] | None = getattr(say, "measure_all", None)
-    return _ignore if measured is None else measured(text, total=total, unit=unit)
+    """A function to call whenever a part of a task of many stages is done."""
+    start: Callable[..., Advance] | None = getattr(say, "measure_all", None)
+    return _ignore if start is None else start(text, total=total, unit=unit)
 
 
 def _ignore(part: float = 1, *, rows: int | None = None) -> None:
-    """To a plain function only stages are reported."""
+    """Reports nothing: a plain function takes only the names of stages."""

@@ -42,13 +42,15 @@ MOST_BATCHES = 200
 def stated_json(root: Path) -> Any:
     """The parsed privacy.json; raises where a key is repeated, since its meaning is ambiguous."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) < len(pairs):
             raise ValueError("a key is repeated")
-        return found
+        return members
 
-    return json.loads((root / CERTIFICATE).read_text(encoding="utf-8"), object_pairs_hook=once)
+    return json.loads(
+        (root / CERTIFICATE).read_text(encoding="utf-8"), object_pairs_hook=read_object
+    )
 
 
 def read_certificate(root: Path) -> Certificate:
@@ -56,9 +58,11 @@ def read_certificate(root: Path) -> Certificate:
     path = root / CERTIFICATE
     try:
         if not is_own_file(root, CERTIFICATE):
-            why = f"there is no {CERTIFICATE} in it" if root.is_dir() else "there is no such folder"
+            reason = "there is no such folder"
+            if root.is_dir():
+                reason = f"there is no {CERTIFICATE} in it"
             raise BundleError(
-                f"{str(root)!r} is no bundle: {why}. Name the folder that 'murmurlog release' wrote."
+                f"{str(root)!r} is no bundle: {reason}. Name the folder that 'murmurlog release' wrote."
             )
         if path.stat().st_size > MOST_JSON_BYTES:
             raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")
@@ -175,8 +179,10 @@ class Release:
         """Queries asked after a query, each with its share; if there are none, related queries."""
         self._need("suggest", "pair", "click")
         text = self._normalise(query, k)
-        found = self._suggester.suggest(text, k, lam=0.0)
-        return found or (self._walker.related(text, k) if "click" in self._all_tables else [])
+        suggestions = self._suggester.suggest(text, k, lam=0.0)
+        if suggestions or "click" not in self._all_tables:
+            return suggestions
+        return self._walker.related(text, k)
 
     def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
         """The most frequent published queries with a prefix, and their noisy counts."""
@@ -203,9 +209,9 @@ class Release:
 
     @cached_property
     def _all_tables(self) -> dict[str, pa.Table]:
-        from murmurlog.bundle.models.derived_tables import completed
+        from murmurlog.bundle.models.derived_tables import add_derived_tables
 
-        return completed(self.tables)
+        return add_derived_tables(self.tables)
 
     @cached_property
     def _suggester(self) -> Suggester:
@@ -269,13 +275,11 @@ def read_table(root: Path, name: str) -> pa.Table:
         for size, part in parts:
             left -= size
             if left < 0:
-                raise _TooLarge
+                raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size")
             batches.append(part())
         table = pa.Table.from_batches(batches, stored)
         if len(batches) > MOST_BATCHES:  # work on many small ones takes long
             table = table.combine_chunks()
-    except _TooLarge:
-        raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size") from None
     except (OSError, pa.ArrowException, UnicodeError) as error:
         raise BundleError(f"{file} cannot be read: {str(error)[:200]}") from None
     try:
@@ -292,10 +296,6 @@ def read_table(root: Path, name: str) -> pa.Table:
                 f"{file} holds standard errors that are negative, too large or no numbers"
             )
     return table
-
-
-class _TooLarge(Exception):
-    pass
 
 
 def _batches(

@@ -114,33 +114,26 @@ def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
         )
     count = count_of(table)
     top = [
-        {key: _shown(row[key]) for key in keys} | {c: row[c] for c in row if c not in keys}
+        {key: key_text(row[key]) for key in keys} | {c: row[c] for c in row if c not in keys}
         for row in table.slice(0, TOP).to_pylist()
     ]
-    if count is None:
-        return View(
-            name=name, keys=keys, top=top, counted="", meaning=None, counts=None, intervals=None,
-            reliable=None,
-        )  # fmt: skip
-    intervals, meaning = None, None
-    if name != "log":
-        intervals = published_intervals(name, table, certificate.tables[name])
-        meaning = certificate.tables[name].meaning
+    claim = certificate.tables[name]
+    noisy = count is not None and name != "log"  # those of a synthetic log are sums of its rows
+    intervals = published_intervals(name, table, claim) if noisy else None
+    reliable = table["reliable"].to_numpy(zero_copy_only=False) if intervals else None
     return View(
-        meaning=meaning,
         name=name,
         keys=keys,
         top=top,
-        counted=counted if count == "users" else count,
-        counts=table[count].to_numpy().astype(np.float64),
+        counted=(counted if count == "users" else count) or "",
+        meaning=claim.meaning if noisy else None,
+        counts=None if count is None else table[count].to_numpy().astype(np.float64),
         intervals=intervals,
-        reliable=table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
-        if intervals
-        else None,
+        reliable=reliable,
     )
 
 
-def _shown(value: Any) -> str:
+def key_text(value: Any) -> str:
     """A key as one text."""
     return "  →  ".join(value) if isinstance(value, list) else str(value)
 
@@ -157,22 +150,22 @@ def warning(certificate: Certificate) -> str:
 
 def _rank_charts(certificate: Certificate, views: Sequence[View]) -> list[str]:
     """Counts over rank, a chart for each table, all on the same axes."""
-    drawn = [v for v in views if v.counts is not None and len(v.counts) and v.name != "left_out"]
-    if not drawn:
+    counts = {v.name: v.counts for v in views if v.counts is not None and len(v.counts)}
+    counted = [view for view in views if view.name in counts and view.name != "left_out"]
+    if not counted:
         return []
-    last = max(len(v.counts) for v in drawn if v.counts is not None)
-    most = max(float(v.counts[0]) for v in drawn if v.counts is not None)
+    last = max(len(counts[view.name]) for view in counted)
+    most = max(float(counts[view.name][0]) for view in counted)
     pictures = []
-    for ink, view in enumerate(drawn):
+    for ink, view in enumerate(counted):
         claim = certificate.tables[view.name]
         needed = claim.passes.get("0.5") if view.intervals else None
         word = "threshold" if claim.guarantee.notion == "none" else "even odds to be published"
-        what = "pairs of query and url" if view.name == "log" else ITEMS[view.name][1]
-        assert view.counts is not None
+        items = "pairs of query and url" if view.name == "log" else ITEMS[view.name][1]
         pictures.append(
             charts.ranks(
-                _marks(view),
-                title=f"{view.name}: {len(view.counts):,} {what}",
+                _marks(view, counts[view.name]),
+                title=f"{view.name}: {len(counts[view.name]):,} {items}",
                 x_label=f"rank (most {view.counted} first)",
                 ink=ink,
                 within=(last, most),
@@ -182,14 +175,13 @@ def _rank_charts(certificate: Certificate, views: Sequence[View]) -> list[str]:
     return pictures
 
 
-def _marks(view: View) -> list[charts.Mark]:
+def _marks(view: View, counts: Floats) -> list[charts.Mark]:
     """Points at ranks that are about equally spaced on a logarithmic axis."""
-    assert view.counts is not None
-    size = len(view.counts)
-    places = sorted({min(size, round(size ** (n / MARKS))) for n in range(MARKS + 1)})
+    size = len(counts)
+    ranks = sorted({min(size, round(size ** (n / MARKS))) for n in range(MARKS + 1)})
     marks = []
-    for rank in places:
-        count = float(view.counts[rank - 1])
+    for rank in ranks:
+        count = float(counts[rank - 1])
         low, high = None, None
         if view.intervals is not None:
             low, high = (float(ends[rank - 1]) for ends in view.intervals)
@@ -198,7 +190,7 @@ def _marks(view: View) -> list[charts.Mark]:
             charts.Mark(
                 rank=rank,
                 count=count,
-                shown=view.reliable is None or bool(view.reliable[rank - 1]),
+                coloured=view.reliable is None or bool(view.reliable[rank - 1]),
                 low=low,
                 high=high,
             )
@@ -274,7 +266,7 @@ def _bounds(certificate: Certificate) -> dict[str, Any]:
     unit, claims = certificate.guarantee.unit, certificate.tables.items()
     texts = merge_sentences(
         {
-            name: f"{bound_of(claim, unit)}. {' '.join(needs(claim, unit)[1:])}".rstrip(" .")
+            name: f"{bound_of(claim, unit)}. {needs(claim, unit)[1]}".rstrip(" .")
             for name, claim in claims
         }
     )

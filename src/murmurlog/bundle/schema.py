@@ -110,15 +110,15 @@ def with_intervals(table: pa.Table) -> pa.Table:
         ends = pc.floor(pc.max_element_wise(pc.subtract(table[count], margin), 0.0))
         table = table.append_column(pa.field(low, pa.int64()), ends.cast(pa.int64()))
         table = table.append_column(pa.field(high, pa.int64()), pa.nulls(len(table), pa.int64()))
-    counted = [count, low, high, f"{count}_stderr", "reliable"]
-    keys = [name for name in table.column_names if name not in counted]
-    return table.select([*keys, *counted])
+    counts = [count, low, high, f"{count}_stderr", "reliable"]
+    keys = [name for name in table.column_names if name not in counts]
+    return table.select([*keys, *counts])
 
 
 def with_lists(table: pa.Table, mechanism: str) -> pa.Table:
-    """The table with what its lists hold, where that is not queries, so that no model takes it for them."""
-    what = OTHER_LISTS.get(mechanism.partition("(")[0].partition(":")[0])
-    return table if what is None else with_notes(table, {"hold": what}, name="lists")
+    """The table with a note on what its lists hold, unless it is queries: no model must take it for them."""
+    contents = OTHER_LISTS.get(mechanism.partition("(")[0].partition(":")[0])
+    return table if contents is None else with_notes(table, {"hold": contents}, name="lists")
 
 
 def lists_of(table: pa.Table) -> str:
@@ -155,8 +155,8 @@ class By:
 
 def check_public_name(column: str) -> None:
     """Raises if the name of a --by column is too similar to the name of a table column."""
-    alike = unicodedata.normalize("NFKC", column).casefold()
-    if alike in DESCRIPTIONS or not alike.strip():
+    folded = unicodedata.normalize("NFKC", column).casefold()
+    if folded in DESCRIPTIONS or not folded.strip():
         raise UsageError(
             f"--by cannot use a column called {column!r}: tables have a column of that name, but for "
             "capitals or look-alike letters. Rename it in the log."
@@ -196,8 +196,8 @@ def schema(
     tables have `intervals`.
     """
     if kind == "log":
-        listed = (parameters or {}).get("columns")
-        more = [name for name in MORE if isinstance(listed, list) and name in listed]
+        optional = (parameters or {}).get("columns")
+        more = [name for name in MORE if isinstance(optional, list) and name in optional]
         columns = {name: pa.int64() for name in ("count", *more)}
     else:
         columns = count_columns(count)
@@ -215,13 +215,13 @@ def in_order(table: pa.Table) -> pa.Table:
     """The rows by count descending, then by key, which removes the engine's order (A9)."""
     count = count_of(table)
     order = [(count, "descending")] if count else []
-    flat = flattened(table)
+    flat = flatten_lists(table)
     keys = [field.name for field in flat.schema if pa.types.is_string(field.type)]
     by = [*order, *((key, "ascending") for key in keys)]
     return table.take(pc.sort_indices(flat, sort_keys=by))
 
 
-def flattened(table: pa.Table) -> pa.Table:
+def flatten_lists(table: pa.Table) -> pa.Table:
     """The table with each list of texts joined into one text, so that it can be sorted and grouped."""
     for place, field in enumerate(table.schema):
         if pa.types.is_list(field.type):
@@ -238,5 +238,5 @@ def with_notes(table: pa.Table, notes: Mapping[str, Any], *, name: str = "notes"
 
 def notes_of(table: pa.Table, *, name: str = "notes") -> dict[str, Any]:
     """The notes that `with_notes` stored."""
-    found: dict[str, Any] = json.loads((table.schema.metadata or {}).get(name.encode(), b"{}"))
-    return found
+    notes: dict[str, Any] = json.loads((table.schema.metadata or {}).get(name.encode(), b"{}"))
+    return notes

@@ -24,9 +24,7 @@ PREFIX = ".murmurlog-"
 LOCK = ".lock"
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-_made: dict[
-    Path, tuple[int, int]
-] = {}  # folders that are there: the lock and the process that has it
+_locks: dict[Path, tuple[int, int]] = {}  # of each folder: its lock and the process that has it
 
 
 @contextmanager
@@ -39,9 +37,9 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
     sweep(parent)
     folder = None
     try:
-        with _signals_wait():
+        with _delay_signals():
             folder, lock = _make(parent)
-            _made[folder] = lock, os.getpid()
+            _locks[folder] = lock, os.getpid()
         yield folder
     finally:
         if folder is not None:
@@ -50,63 +48,63 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
 
 def temporary_folder() -> Path:
     """The system's temporary folder."""
-    with _signals_wait():  # at first Python writes a file, to see whether that is possible
+    with _delay_signals():  # at first Python writes a file, to see whether that is possible
         return Path(tempfile.gettempdir())
 
 
 @atexit.register
 def remove_rest() -> None:
     """Removes the folders of this process that are still there, when nothing uses them any more."""
-    for folder in list(_made):
+    for folder in list(_locks):
         _end(folder)
 
 
 def _end(folder: Path) -> None:
     """Removes a folder of this process, once; a forked process has no folders."""
-    with _signals_wait():
-        lock, process = _made.pop(folder, (-1, -1))
+    with _delay_signals():
+        lock, process = _locks.pop(folder, (-1, -1))
         if process == os.getpid():
             _remove(folder)
             os.close(lock)
 
 
 @contextmanager
-def _signals_wait() -> Iterator[None]:
+def _delay_signals() -> Iterator[None]:
     """Signals that Python handles are handled after the block. Other threads never handle any."""
-    came: list[int] = []
+    pending: list[int] = []
     try:
         with ExitStack() as handlers:
             if threading.current_thread() is threading.main_thread():
-                for each in STOPPING:
-                    if callable(handler := signal.getsignal(each)):
-                        handlers.callback(signal.signal, each, handler)
-                        signal.signal(each, lambda number, _: came.append(number))
+                for stop in STOPPING:
+                    if callable(handler := signal.getsignal(stop)):
+                        handlers.callback(signal.signal, stop, handler)
+                        signal.signal(stop, lambda number, _: pending.append(number))
             yield
     finally:
-        for number in came:
+        for number in pending:
             signal.raise_signal(number)
 
 
 def sweep(parent: Path) -> list[Path]:
     """Removes what dead processes of this user left in `parent`; returns what it removed."""
     removed = []
-    for folder in _own(parent):
+    for folder in _own_folders(parent):
         with suppress(OSError):
             if not (folder / LOCK).exists():
                 # Its process died before locking it, or after removing the lock: it is empty, or
                 # another process removes it just now.
                 folder.rmdir()
                 removed.append(folder)
-    for folder in abandoned(parent):
+    for folder in abandoned_folders(parent):
         with suppress(OSError):
             _remove(folder)
             removed.append(folder)
     return removed
 
 
-def abandoned(parent: Path) -> Iterator[Path]:
-    """The folders that dead processes of this user left in `parent`, each locked while it is looked at."""
-    for folder in _own(parent):
+def abandoned_folders(parent: Path) -> Iterator[Path]:
+    """The folders that dead processes of this user left in `parent`, each locked while the caller has it."""
+    for folder in _own_folders(parent):
         with suppress(OSError):
             lock = os.open(folder / LOCK, os.O_RDWR)
             try:
@@ -116,12 +114,12 @@ def abandoned(parent: Path) -> Iterator[Path]:
                 os.close(lock)
 
 
-def _own(parent: Path) -> Iterator[Path]:
+def _own_folders(parent: Path) -> Iterator[Path]:
     """The temporary folders of this user in `parent`."""
     for folder in parent.glob(PREFIX + "*"):
         with suppress(OSError):
-            found = folder.lstat()  # a link by another user could point to any folder of this one
-            if found.st_uid == os.getuid() and stat.S_ISDIR(found.st_mode):
+            status = folder.lstat()  # a link by another user could point to any folder of this one
+            if status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode):
                 yield folder
 
 

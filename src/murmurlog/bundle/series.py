@@ -61,7 +61,6 @@ class Period(NamedTuple):
 class _Rows(NamedTuple):
     """The rows with counts of a table in all releases, one after the other."""
 
-    release: Ints  # its place in the series, from 0
     key: Ints  # the same number for the same key
     values: Floats
     noise: Floats  # independent between releases, a standard deviation
@@ -69,7 +68,7 @@ class _Rows(NamedTuple):
     common: Floats  # the part of the error that all rows of a release share
     too_high: Floats
     too_low: Floats
-    lean: Floats  # how much too high a row may be because it is looked at for being large
+    selection: Floats  # bound on the upward bias of a row that was chosen for its large count
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +91,8 @@ class Series:
 
     def meaning(self, table: str = "query") -> str | None:
         """What all counts of a table are about; "at least" if those of any release are."""
-        found = {claim.meaning for _, claim in self._claims(table) if claim.count}
-        return found.pop() if len(found) == 1 else AT_LEAST if found else None
+        meanings = {claim.meaning for _, claim in self._claims(table) if claim.count}
+        return meanings.pop() if len(meanings) == 1 else AT_LEAST if meanings else None
 
     def table(self, name: str = "query") -> pa.Table:
         """One row for each release and key: number, release, period, keys, counts as published."""
@@ -105,9 +104,9 @@ class Series:
         A sum of numbers of users by period, not a number of distinct users. `releases` says how many
         releases have the key: where it has no row its count is not known, and not in the sum.
         """
-        table, rows = self._counted(name)
+        table, rows = self._rows_with_counts(name)
         chosen = self._match(name, table, where)
-        code, first = _renumbered(rows.key, chosen)
+        code, first = _renumber(rows.key, chosen)
 
         def add(values: Floats) -> Floats:
             return np.bincount(code, values[chosen], len(first)).astype(np.float64)
@@ -116,22 +115,22 @@ class Series:
         variance = add(rows.noise**2) + add(rows.model) ** 2 + add(rows.common) ** 2
         error = np.sqrt(variance)
         spread = estimates.quantile(estimates.CONFIDENCE, self._excess(name)) * error
-        counted = self._count(name)
-        found = table.select(list(self._keys(name))).take(pa.array(first))
+        count = self._count(name)
+        sums = table.select(list(self._keys(name))).take(pa.array(first))
         ends = (
-            np.floor(np.maximum(0.0, users - spread - add(rows.too_high + rows.lean))),
+            np.floor(np.maximum(0.0, users - spread - add(rows.too_high + rows.selection))),
             np.ceil(users + spread + add(rows.too_low)),
         )
         columns = {
             "releases": pa.array(np.bincount(code, minlength=len(first))),
-            **_interval_columns(counted, users, *ends, bounded=self.meaning(name) == AT_LEAST),
-            f"{counted}_stderr": pa.array(error),
+            **_interval_columns(count, users, *ends, bounded=self.meaning(name) == AT_LEAST),
+            f"{count}_stderr": pa.array(error),
         }
-        columns["reliable"] = is_reliable(columns[counted], columns[f"{counted}_stderr"])
+        columns["reliable"] = is_reliable(columns[count], columns[f"{count}_stderr"])
         for column, values in columns.items():
-            found = found.append_column(column, values)
-        keys = [(k, "ascending") for k in self._keys(name) if pa.types.is_string(found[k].type)]
-        return found.sort_by([(counted, "descending"), *keys])
+            sums = sums.append_column(column, values)
+        keys = [(k, "ascending") for k in self._keys(name) if pa.types.is_string(sums[k].type)]
+        return sums.sort_by([(count, "descending"), *keys])
 
     def total(
         self,
@@ -141,9 +140,9 @@ class Series:
         confidence: float = estimates.CONFIDENCE,
     ) -> Estimate:
         """The sum of the counts of some keys over all releases, with an interval; see `sums`."""
-        table, rows = self._counted(name)
+        table, rows = self._rows_with_counts(name)
         chosen = self._match(name, table, where)
-        code, first = _renumbered(rows.key, chosen)
+        code, first = _renumber(rows.key, chosen)
         model = np.bincount(code, rows.model[chosen], len(first))
         value = float(rows.values[chosen].sum())
         error = math.sqrt(
@@ -153,7 +152,7 @@ class Series:
         )
         spread = estimates.quantile(confidence, self._excess(name)) * error
         meaning, unit = self.meaning(name), self.releases[0].guarantee.unit
-        counted = self._count(name)
+        count = self._count(name)
         return Estimate(
             value=value,
             low=max(0.0, value - spread - float(rows.too_high[chosen].sum())),
@@ -164,17 +163,17 @@ class Series:
             confidence=confidence,
             rows=int(chosen.sum()),
             meaning=meaning,
-            of=f"{unit}s" if counted == "users" else counted,
+            of=f"{unit}s" if count == "users" else count,
         )
 
     def _claims(self, name: str) -> list[tuple[int, TableClaim]]:
         """The place of each release that has a table, and what it claims about it."""
-        found = [
+        claims = [
             (place, release.certificate.tables[name])
             for place, release in enumerate(self.releases)
             if name in release.certificate.tables
         ]
-        if not found:
+        if not claims:
             raise UsageError(
                 f"no release has a table {name!r:.60}: they have {', '.join(self.tables)}"
             )
@@ -182,12 +181,11 @@ class Series:
             raise UsageError(
                 "a log of invented users has no counts of people: load each release by itself"
             )
-        kinds = {claim.count for _, claim in found if claim.count}
-        if len(kinds) > 1:
+        if len({claim.count for _, claim in claims if claim.count}) > 1:
             raise UsageError(
                 f"some releases count users in {name} and others rows: load them apart"
             )
-        return found
+        return claims
 
     def _keys(self, name: str) -> tuple[str, ...]:
         return keys_of(name, self.releases[0].certificate.by)
@@ -199,28 +197,29 @@ class Series:
         return estimates.match_rows(table, where)
 
     def _count(self, name: str) -> str:
+        """What the counts of a table are of: users or rows."""
         return next((claim.count for _, claim in self._claims(name) if claim.count), "users")
 
     def _part(self, place: int, name: str) -> pa.Table:
         """The rows of one release."""
         release, period = self.releases[place], self.periods[place]
-        own, size = release.tables[name], release.tables[name].num_rows
-        claim, counted = release.certificate.tables[name], self._count(name)
-        stated = (place + 1, release.certificate.release_id, *period)
+        table, claim = release.tables[name], release.certificate.tables[name]
+        size, count = table.num_rows, self._count(name)
+        release_values = (place + 1, release.certificate.release_id, *period)
         columns = {
             column: pa.array([value] * size, kind)
-            for (column, kind), value in zip(PLACE.items(), stated, strict=True)
+            for (column, kind), value in zip(PLACE.items(), release_values, strict=True)
         }
-        columns |= {key: own[key] for key in self._keys(name)}
-        ends = estimates.published_intervals(name, own, claim)
+        columns |= {key: table[key] for key in self._keys(name)}
+        ends = estimates.published_intervals(name, table, claim)
         if ends is None:
-            whole = dict.fromkeys((counted, f"{counted}_low", f"{counted}_high"), pa.int64())
-            empty = {**whole, f"{counted}_stderr": pa.float64(), "reliable": pa.bool_()}
+            whole = dict.fromkeys((count, f"{count}_low", f"{count}_high"), pa.int64())
+            empty = {**whole, f"{count}_stderr": pa.float64(), "reliable": pa.bool_()}
             return pa.table(columns | {n: pa.nulls(size, kind) for n, kind in empty.items()})
         columns |= _interval_columns(
-            counted, own[counted].to_numpy(), np.floor(ends[0]), np.ceil(ends[1])
+            count, table[count].to_numpy(), np.floor(ends[0]), np.ceil(ends[1])
         )
-        columns |= {n: own[n] for n in (f"{counted}_stderr", "reliable")}
+        columns |= {n: table[n] for n in (f"{count}_stderr", "reliable")}
         return pa.table(columns)
 
     def _excess(self, name: str) -> float:
@@ -228,7 +227,7 @@ class Series:
         laws = (str(claim.parameters.get("noise")) for _, claim in self._claims(name))
         return max(estimates.EXCESS.get(law, 0.0) for law in laws)
 
-    def _counted(self, name: str) -> tuple[pa.Table, _Rows]:
+    def _rows_with_counts(self, name: str) -> tuple[pa.Table, _Rows]:
         """The rows with counts, and their errors; raises where sums would count a period twice."""
         _check_apart(self.periods)
         places = [place for place, claim in self._claims(name) if claim.count]
@@ -236,10 +235,9 @@ class Series:
             raise UsageError(f"the table {name} has no counts: there is nothing to add up")
         table = pa.concat_tables([self._part(place, name) for place in places])
         key = joined_keys(table, self._keys(name)).dictionary_encode().indices.to_numpy()
-        parts = [_errors(self.releases[place], name, place) for place in places]
-        joined = (np.concatenate(column) for column in zip(*parts, strict=True))
-        release, *errors = joined
-        return table, _Rows(release, key.astype(np.int64), *errors)
+        errors = [_errors(self.releases[place], name) for place in places]
+        columns = (np.concatenate(column) for column in zip(*errors, strict=True))
+        return table, _Rows(key.astype(np.int64), *columns)
 
 
 def load_series(
@@ -254,27 +252,28 @@ def load_series(
     order: "2026-01" or "2026-01-31", or a pair of its start and the end that is not part of it.
     """
     if isinstance(bundles, str | Path):
-        releases = list(_in_folder(Path(bundles)))
+        releases = list(_load_folder(Path(bundles)))
     else:
-        releases = [each if isinstance(each, Release) else load(each) for each in bundles]
+        releases = [item if isinstance(item, Release) else load(item) for item in bundles]
     if not releases:
         raise UsageError("a series needs at least one bundle")
     _check_alike(releases)
     if periods is None:
-        found = [stated_period(release.certificate) for release in releases]
-        for ends in ([p.start for p in found], [p.end for p in found]):
-            known = [end for end in ends if end is not None]
-            if len(known) == len(found):  # the first period of a log often has no stated start
-                order = sorted(range(len(found)), key=known.__getitem__)
-                releases, found = [releases[n] for n in order], [found[n] for n in order]
+        spans = [stated_period(release.certificate) for release in releases]
+        # The first period of a log often has no stated start.
+        for ends in ([span.start for span in spans], [span.end for span in spans]):
+            moments = [end for end in ends if end is not None]
+            if len(moments) == len(spans):
+                order = sorted(range(len(spans)), key=moments.__getitem__)
+                releases, spans = [releases[n] for n in order], [spans[n] for n in order]
                 break
     else:
         if len(periods) != len(releases):
             raise UsageError(
                 f"{len(releases)} bundles have {len(periods)} periods: give one for each"
             )
-        found = [read_period(period) for period in periods]
-    return Series(tuple(releases), tuple(found))
+        spans = [read_period(period) for period in periods]
+    return Series(tuple(releases), tuple(spans))
 
 
 def stated_period(certificate: Certificate) -> Period:
@@ -283,27 +282,30 @@ def stated_period(certificate: Certificate) -> Period:
     start = text.get("count_from")  # counts of fewer rows than keys were chosen from
     if start in (None, "all"):
         start = text.get("since")
-    return Period(_moment(start), _moment(text.get("until")))
+    return Period(_read_time(start), _read_time(text.get("until")))
 
 
-def read_period(given: str | tuple[Any, Any]) -> Period:
+def read_period(period: str | tuple[Any, Any]) -> Period:
     """A period: a month, a day, or a pair of start and end."""
-    if not isinstance(given, str):
-        start, end = (value if isinstance(value, datetime) else _moment(value) for value in given)
+    if not isinstance(period, str):
+        start, end = (
+            value if isinstance(value, datetime) else _read_time(value) for value in period
+        )
         if start and end and not start < end:
-            raise UsageError(f"a period ends after its start, unlike {given!r:.80}")
+            raise UsageError(f"a period ends after its start, unlike {period!r:.80}")
         return Period(start, end)
-    if (found := _MONTH.fullmatch(given)) and 1 <= int(found[2]) <= 12:
-        year, month = int(found[1]), int(found[2])
+    if (match := _MONTH.fullmatch(period)) and 1 <= int(match[2]) <= 12:
+        year, month = int(match[1]), int(match[2])
         return Period(datetime(year, month, 1), datetime(year + month // 12, month % 12 + 1, 1))
-    if len(given) != len("2026-01-31"):
-        raise UsageError(f"{given!r:.60} is no period: write 2026-01, 2026-01-31 or (start, end)")
-    start = _moment(given)
+    if len(period) != len("2026-01-31"):
+        raise UsageError(f"{period!r:.60} is no period: write 2026-01, 2026-01-31 or (start, end)")
+    start = _read_time(period)
     assert start is not None
     return Period(start, start + timedelta(days=1))
 
 
-def _moment(text: Any) -> datetime | None:
+def _read_time(text: Any) -> datetime | None:
+    """The moment that a text states, UTC; None for None."""
     if text is None:
         return None
     try:
@@ -315,17 +317,17 @@ def _moment(text: Any) -> datetime | None:
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 
-def _in_folder(root: Path) -> Iterator[Release]:
+def _load_folder(root: Path) -> Iterator[Release]:
     """The bundles in a folder, by the day of their publication, then by name."""
     if not root.is_dir():
         raise UsageError(f"{str(root)!r} is no folder of bundles")
-    inside = sorted(each for each in root.iterdir() if (each / CERTIFICATE).is_file())
-    if not inside:
-        what = "is one bundle" if (root / CERTIFICATE).is_file() else "holds no bundle"
+    folders = sorted(path for path in root.iterdir() if (path / CERTIFICATE).is_file())
+    if not folders:
+        fault = "is one bundle" if (root / CERTIFICATE).is_file() else "holds no bundle"
         raise BundleError(
-            f"{str(root)!r} {what}: name the folder that holds the folders of the bundles, or list them"
+            f"{str(root)!r} {fault}: name the folder that holds the folders of the bundles, or list them"
         )
-    yield from sorted(map(load, inside), key=lambda release: release.certificate.published)
+    yield from sorted(map(load, folders), key=lambda release: release.certificate.published)
 
 
 def _check_alike(releases: Sequence[Release]) -> None:
@@ -337,12 +339,12 @@ def _check_alike(releases: Sequence[Release]) -> None:
         if c.release_id in seen:
             raise UsageError(f"{seen[c.release_id]} and {release.path} are the same release")
         seen[c.release_id] = release.path
-        for what, own, others in (
+        for what, value, expected in (
             ("unit of privacy", c.guarantee.unit, first.guarantee.unit),
             ("--by", c.by, first.by),
             ("--keys", c.keys, first.keys),
         ):
-            if own != others:
+            if value != expected:
                 raise UsageError(
                     f"{releases[0].path} and {release.path} differ in their {what}, so their rows are not "
                     "the same things: load them apart"
@@ -360,33 +362,32 @@ def _check_apart(periods: Sequence[Period]) -> None:
             )
 
 
-def _errors(release: Release, name: str, place: int) -> tuple[npt.NDArray[Any], ...]:
-    """The columns of `_Rows` after the key, of one release, its place first."""
+def _errors(release: Release, name: str) -> tuple[Floats, ...]:
+    """The columns of `_Rows` after the key, of one release."""
     claim, table = release.certificate.tables[name], release.tables[name]
-    of = estimates.counts(name, table, claim)
-    noise = of.stderr  # of bounded counts there is no other error
-    lean = np.zeros(len(noise))
+    counts = estimates.counts(name, table, claim)
+    noise = counts.stderr  # of bounded counts there is no other error
+    selection = np.zeros(len(noise))
     if claim.meaning == IN_LOG:
         scale, d2 = claim.parameters.get("count_scale"), (claim.counting or {}).get("d2")
         sigma = float(scale) * math.sqrt(float(d2)) if scale and d2 else 0.0
-        noise = np.minimum(sigma, of.stderr)
-        # What the published interval allows for rows that are looked at because they are large.
+        noise = np.minimum(sigma, counts.stderr)
+        # What the published interval allows for rows that are chosen because they are large.
         low = table[f"{count_of(table)}_low"].to_numpy()
-        allowed = np.where(low > 0, of.values - Z95 * of.errors - low, of.errors)
-        lean = np.clip(allowed, 0.0, of.errors)
+        margin = np.where(low > 0, counts.values - Z95 * counts.errors - low, counts.errors)
+        selection = np.clip(margin, 0.0, counts.errors)
     return (
-        np.full(len(of.values), place),
-        of.values,
+        counts.values,
         noise,
-        np.sqrt(np.maximum(of.stderr**2 - noise**2, 0.0)),
-        of.common * np.maximum(of.values, 1.0),
-        of.too_high,
-        of.too_low,
-        lean,
+        np.sqrt(np.maximum(counts.stderr**2 - noise**2, 0.0)),
+        counts.common * np.maximum(counts.values, 1.0),
+        counts.too_high,
+        counts.too_low,
+        selection,
     )
 
 
-def _renumbered(key: Ints, chosen: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+def _renumber(key: Ints, chosen: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
     """The keys of chosen rows as 0, 1, ..., and a row of each."""
     rows = np.flatnonzero(chosen)
     _, first, code = np.unique(key[rows], return_index=True, return_inverse=True)

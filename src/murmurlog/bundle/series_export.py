@@ -14,10 +14,10 @@ from murmurlog.bundle.export import (
     check_files,
     check_outside,
     csv_file,
+    new_folder,
     seal,
-    wrapped,
+    wrap,
 )
-from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.series import DESCRIPTIONS, Series, load_series
 from murmurlog.bundle.write import check_target
 from murmurlog.errors import MurmurlogError
@@ -45,16 +45,12 @@ def export_series(bundles: Sequence[str | Path], *, to: str, out: Path) -> Expor
             "Not every release states its period (--since, --until): those without have none, and all are "
             "numbered in the order in which they were given."
         )
-    with scratch(out.parent) as place:
-        root = place / "export"
-        root.mkdir()
+    with new_folder(out) as root:
         files = {
             f"{name}.{to}": _write(root / f"{name}.{to}", series.table(name), series)
             for name in names
         }
         seal(root, _readme(series, to, files, notes))
-        check_target(out)
-        settle(root, out)
     return Exported(to=to, out=out, files=files, notes=tuple(notes))
 
 
@@ -62,18 +58,18 @@ def _write(path: Path, table: pa.Table, series: Series) -> int:
     if path.suffix == ".csv":
         return csv_file(path, table)
     statements = [statement(release.certificate) for release in series.releases]
-    about = {"privacy": json.dumps([*statements, together(series)], ensure_ascii=False)}
-    pq.write_table(table.replace_schema_metadata(about), path, compression="zstd")
+    metadata = {"privacy": json.dumps([*statements, combined_cost(series)], ensure_ascii=False)}
+    pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd")
     return int(table.num_rows)
 
 
-def together(series: Series) -> str:
+def combined_cost(series: Series) -> str:
     """What all releases of a series cost together, in a sentence."""
     certificates = [release.certificate for release in series.releases]
     unit = certificates[0].guarantee.unit
-    booked = [certificate.booked or {} for certificate in certificates]
-    caps = [each["cap"] for each in booked if "cap" in each]
-    if len(caps) == len(booked) and len({each["source"] for each in booked}) == 1:
+    bookings = [certificate.booked or {} for certificate in certificates]
+    caps = [booking["cap"] for booking in bookings if "cap" in booking]
+    if len(caps) == len(bookings) and len({booking["source"] for booking in bookings}) == 1:
         most = max(caps, key=lambda cap: float(cap["epsilon"]))
         return (
             f"All releases together: the publisher books them on one source, whose releases all together stay "
@@ -102,14 +98,14 @@ def _readme(series: Series, to: str, files: dict[str, int], notes: Sequence[str]
     ]
     parts = [
         f"A series of {len(series)} releases",
-        *map(wrapped, releases),
-        wrapped(together(series)),
+        *map(wrap, releases),
+        wrap(combined_cost(series)),
         "\n".join(f"{name}: {n} rows" for name, n in files.items()),
-        wrapped(PARQUET if to == "parquet" else README[to]),
-        wrapped(SUMS_OF_USERS),
+        wrap(PARQUET if to == "parquet" else README[to]),
+        wrap(SUMS_OF_USERS),
         "\n".join(f"{name}: {text}" for name, text in meanings.items()),
-        *map(wrapped, notes),
-        wrapped(
+        *map(wrap, notes),
+        wrap(
             f"Made by murmurlog export --to {to}. SHA256SUMS finds accidents; the guarantee can be "
             "checked on the bundles themselves (murmurlog verify), not on this copy."
         ),

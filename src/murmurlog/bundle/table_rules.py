@@ -18,7 +18,7 @@ from murmurlog.bundle.schema import (
     KEYS,
     LISTS,
     count_of,
-    flattened,
+    flatten_lists,
     is_reliable,
     keys_of,
     schema,
@@ -48,9 +48,9 @@ def table_fault(name: str, table: pa.Table, certificate: Certificate) -> str | N
     """The first broken rule of a table; None if a release can have written it."""
     wanted, claim = stated_schema(certificate, name), certificate.tables[name]
     if not table.schema.equals(wanted):
-        found = ", ".join(table.column_names)
-        found = found if found.isprintable() else ascii(found)
-        return f"has columns {found:.200}, not {', '.join(wanted.names)}, or other types"
+        names = ", ".join(table.column_names)
+        names = names if names.isprintable() else ascii(names)
+        return f"has columns {names:.200}, not {', '.join(wanted.names)}, or other types"
     open_ended = [f"{claim.count}_high"] if claim.meaning == AT_LEAST else []
     full = [table[name] for name in table.column_names if name not in open_ended]
     if any(column.null_count for column in [*full, *_texts(table)]):
@@ -106,11 +106,12 @@ def _texts(table: pa.Table) -> Iterator[pa.Array]:
 
 
 def _characters(name: str, table: pa.Table, certificate: Certificate) -> str | None:
+    """A message unless every text is what cleaning can give and no list is empty."""
     by, version = certificate.by, VERSIONS.get(certificate.text["normaliser"])
     for key, texts in zip(keys_of(name, by), _texts(table), strict=True):
         if pc.any(pc.match_substring_regex(texts, NOT_TEXT)).as_py():
             return "holds control characters, which normalised text has not"
-        odd = _where(pc.unique(texts), NOT_ASCII).to_pylist()
+        odd = _filter(pc.unique(texts), NOT_ASCII).to_pylist()
         if any(len(text) > MOST_MARKS and marks(text) > MOST_MARKS for text in odd):
             return f"holds a text with more than {MOST_MARKS} marks on one letter"
         if by and key == by.column:
@@ -120,8 +121,8 @@ def _characters(name: str, table: pa.Table, certificate: Certificate) -> str | N
         elif version and key not in NOT_NORMALISED and not _all_normal(texts, odd, version):
             return f"holds a text in {key} that is not normalised"
         elif version and certificate.keys and key in FOLDED:
-            may = _where(pc.unique(texts), changeable(certificate.keys)).to_pylist()
-            if any(canonical(text, version=version) != text for text in may):
+            candidates = _filter(pc.unique(texts), changeable(certificate.keys)).to_pylist()
+            if any(canonical(text, version=version) != text for text in candidates):
                 return f"holds a text in {key} that is not a key by the rules {certificate.keys}"
     if any(
         pc.any(pc.equal(pc.list_value_length(table[k]), 0)).as_py()
@@ -133,11 +134,12 @@ def _characters(name: str, table: pa.Table, certificate: Certificate) -> str | N
 
 
 def _all(values: pa.Array) -> bool:
-    """Whether all are true; they are if there are none, which Arrow otherwise calls null."""
+    """Whether all values are true; true for no values, where Arrow gives null."""
     return bool(pc.all(values, min_count=0).as_py())
 
 
-def _where(texts: pa.Array, pattern: str) -> pa.Array:
+def _filter(texts: pa.Array, pattern: str) -> pa.Array:
+    """The texts in which a regular expression matches somewhere."""
     return texts.filter(pc.match_substring_regex(texts, pattern))
 
 
@@ -175,22 +177,23 @@ def marks(text: str) -> int:
 
 
 def _keys(table: pa.Table, keys: tuple[str, ...]) -> str | None:
-    """Each key once; rows by count descending, then by key, as `in_order` puts them."""
-    flat = flattened(table.select(list(keys))).combine_chunks()
+    """A message unless each key occurs once and the rows are in the order of `in_order`."""
+    flat = flatten_lists(table.select(list(keys))).combine_chunks()
     if flat.group_by(list(keys)).aggregate([]).num_rows != table.num_rows:
         return "has rows in which a key repeats"
     count = count_of(table)
-    columns = [flat[key] for key in reversed(keys)]
     # For each row and the next, from the last key to the first: whether they are in order.
-    rises = None
-    for column in columns:
-        this, after = column[:-1], column[1:]
-        less = pc.less(this, after)
-        rises = less if rises is None else pc.or_(less, pc.and_(pc.equal(this, after), rises))
+    ordered = None
+    for column in (flat[key] for key in reversed(keys)):
+        row, following = column[:-1], column[1:]
+        less = pc.less(row, following)
+        equal = pc.equal(row, following)
+        ordered = less if ordered is None else pc.or_(less, pc.and_(equal, ordered))
     if count is not None:
-        this, after = table[count][:-1], table[count][1:]
-        rises = pc.or_(pc.greater(this, after), pc.and_(pc.equal(this, after), rises))
-    return None if _all(rises) else "has rows that are not in the canonical order"
+        row, following = table[count][:-1], table[count][1:]
+        equal = pc.equal(row, following)
+        ordered = pc.or_(pc.greater(row, following), pc.and_(equal, ordered))
+    return None if _all(ordered) else "has rows that are not in the canonical order"
 
 
 def _reliability(table: pa.Table) -> str | None:

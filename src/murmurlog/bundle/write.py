@@ -23,7 +23,7 @@ from murmurlog.bundle.schema import in_order
 from murmurlog.bundle.scratch import flush, move, scratch
 from murmurlog.errors import UsageError
 
-ROWS_A_GROUP = 100_000
+GROUP_ROWS = 100_000  # of a row group in a Parquet file
 
 
 def check_target(out: Path) -> None:
@@ -52,7 +52,7 @@ class StagedBundle:
     @classmethod
     def of(cls, root: Path, out: Path, *, published: str) -> "StagedBundle":
         """The bundle in a folder, on disk, with the day of its publication as the time of all files."""
-        _plain_marks(root, published)
+        _set_file_times(root, published)
         check_target(out)
         flush(root)
         return cls(root=root, out=out)
@@ -93,8 +93,8 @@ def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certifica
         bundle.put_in_place()
 
 
-def _plain_marks(root: Path, published: str) -> None:
-    """The times of the files state the day, not when each was written."""
+def _set_file_times(root: Path, published: str) -> None:
+    """The times of the files are the day of publication, not when each was written."""
     day = datetime.fromisoformat(published).replace(tzinfo=UTC).timestamp()
     for path in (*root.rglob("*"), root):
         os.utime(path, (day, day))
@@ -115,4 +115,4 @@ def make_cards(
 
 def _write_parquet(path: Path, table: pa.Table, certificate: Certificate) -> None:
     table = table.replace_schema_metadata(metadata(certificate)).combine_chunks()
-    pq.write_table(table, path, compression="zstd", row_group_size=ROWS_A_GROUP)
+    pq.write_table(table, path, compression="zstd", row_group_size=GROUP_ROWS)

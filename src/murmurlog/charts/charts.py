@@ -98,9 +98,9 @@ def lines(
     at = frame.end + (NONE_AT + 12 if any(dot.x is None for dot in dots.values()) else 10)
     ends = _spread(list(names.values()), frame.foot)
     for n, (name, end) in enumerate(zip(names, ends, strict=True)):
-        shown = clip(name, frame.width - at)
         ink = ink_of(dots[name].ink if name in dots else inks.get(name, n))
-        parts.append(text_at(at, end + 4, shown, "" if frame.width == WIDE.width else f"fill{ink}"))
+        kind = "" if frame.width == WIDE.width else f"fill{ink}"
+        parts.append(text_at(at, end + 4, clip(name, frame.width - at), kind))
     return svg_chart(parts, title, frame)
 
 
@@ -125,10 +125,10 @@ def _spread(heights: Sequence[float], foot: float) -> list[float]:
     for place in reversed(range(len(moved))):
         moved[place] = min(moved[place], floor)
         floor = moved[place] - APART
-    found = [0.0] * len(heights)
+    result = [0.0] * len(heights)
     for n, height in zip(order, moved, strict=True):
-        found[n] = round(height, 1)
-    return found
+        result[n] = round(height, 1)
+    return result
 
 
 # --- ranks ----------------------------------------------------------------------------------------
@@ -136,11 +136,11 @@ def _spread(heights: Sequence[float], foot: float) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A point of a rank-frequency chart; coloured if `shown`, else grey."""
+    """A point of a rank-frequency chart, coloured or grey."""
 
     rank: float
     count: float
-    shown: bool = True
+    coloured: bool = True
     low: float | None = None
     high: float | None = None
 
@@ -169,21 +169,21 @@ def ranks(
         y = frame.y(y_axis, rule[0])
         parts.append(f'<line class="rule" x1="{frame.left}" x2="{frame.end}" y1="{y}" y2="{y}"/>')
         parts.append(text_at(frame.left + 5, y + 14, rule[1], "quiet"))  # where no curve comes
-    placed = [(m, frame.x(x_axis, m.rank), frame.y(y_axis, max(1.0, m.count))) for m in marks]
+    points = [(m, frame.x(x_axis, m.rank), frame.y(y_axis, max(1.0, m.count))) for m in marks]
     if curve:
-        path = " ".join(f"{x},{y}" for _, x, y in placed)
+        path = " ".join(f"{x},{y}" for _, x, y in points)
         parts.append(f'<polyline class="faint" points="{path}" stroke-width="1"/>')
-    for mark, x, _ in placed:
+    for mark, x, _ in points:
         if mark.low is not None and mark.high is not None:
             low, high = (frame.y(y_axis, max(1.0, v)) for v in (mark.low, mark.high))
-            shade = f"line{ink_of(ink)}" if mark.shown else "faint"
+            shade = f"line{ink_of(ink)}" if mark.coloured else "faint"
             parts.append(
                 f'<line class="{shade} pale" x1="{x}" x2="{x}" y1="{low}" y2="{high}" '
                 f'stroke-width="3"/>'
             )
     # Grey points first, so that coloured ones are on top.
-    for mark, x, y in sorted(placed, key=lambda each: each[0].shown):
-        shade, r = (f"fill{ink_of(ink)}", 2.6) if mark.shown else ("dim", 2)
+    for mark, x, y in sorted(points, key=lambda point: point[0].coloured):
+        shade, r = (f"fill{ink_of(ink)}", 2.6) if mark.coloured else ("dim", 2)
         parts.append(f'<circle class="{shade}" cx="{x}" cy="{y}" r="{r}"/>')
     return svg_chart(parts, title, frame)
 
@@ -228,8 +228,8 @@ def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS)
         if bar.low is not None and bar.high is not None:
             parts += _horizontal_interval(y + tall / 2, bar.low, bar.high, axis, frame)
         if new:
-            shown = clip(bar.name, frame.left - 10)
-            parts.append(text_at(frame.left - 8, y + tall / 2 + 4, shown, "end"))
+            name = clip(bar.name, frame.left - 10)
+            parts.append(text_at(frame.left - 8, y + tall / 2 + 4, name, "end"))
         figure = number(bar.value, percent=percent)
         parts.append(
             text_at(frame.width, y + tall / 2 + 4, figure, "end quiet minor" if bar.pale else "end")
@@ -277,19 +277,18 @@ def _draw_bars(
     parts: list[str], axis: Axis, foot: float, title: str, *, percent: bool, frame: Frame
 ) -> str:
     """The chart of bars with title and grid; its height fits the bars."""
-    grid, spare = list[str](), math.inf
+    grid, gap = list[str](), math.inf  # pixels since the last label
     for tick in axis.ticks:
         x = frame.x(axis, tick)
         kind = "axis" if tick == 0 else "grid"
         grid.append(
             f'<line class="{kind}" x1="{x}" x2="{x}" y1="{frame.top - 5}" y2="{foot + 5}"/>'
         )
-        if spare >= 34:
+        if gap >= 34:
             grid.append(text_at(x, foot + 19, tick_text(tick, axis, percent), "quiet middle"))
-            spare = 0.0
-        spare += (frame.end - frame.left) / max(1, len(axis.ticks) - 1)
-    sized = replace(frame, height=foot + frame.bottom)
-    return svg_chart([*grid, *parts], title, sized)
+            gap = 0.0
+        gap += (frame.end - frame.left) / max(1, len(axis.ticks) - 1)
+    return svg_chart([*grid, *parts], title, replace(frame, height=foot + frame.bottom))
 
 
 def _horizontal_interval(y: float, low: float, high: float, axis: Axis, frame: Frame) -> list[str]:

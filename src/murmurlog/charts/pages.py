@@ -1,4 +1,4 @@
-"""Pages from Jinja templates: each is one HTML file with its own style, no external resources, no script.
+"""Pages from Jinja templates: one HTML file with its own style, no external resources, no script.
 
 The colour scheme follows the reader's system; on a phone charts are stacked and tables scroll in
 their own box. Every text is escaped, but for the SVG of our own charts.
@@ -19,13 +19,13 @@ SHARED = "murmurlog.charts"  # has the layout, page.html, and macros, blocks.htm
 
 
 def render(package: str, template: str, values: Mapping[str, Any]) -> str:
-    """The text that a template of a package gives with these values."""
+    """A template of a package, rendered with these values."""
     return environment(package).get_template(template).render(values)
 
 
 @cache
 def environment(*packages: str) -> "Environment":
-    """The templates of these packages and the shared ones; a name that is not given is an error."""
+    """The templates of these packages and the shared ones; an undefined name is an error."""
     # Late: only what writes a page needs Jinja.
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
@@ -47,5 +47,5 @@ def environment(*packages: str) -> "Environment":
 @cache
 def stylesheet() -> str:
     """The CSS of all pages and of the charts in them."""
-    own = files(SHARED).joinpath("templates", "page.css").read_text(encoding="utf-8")
-    return f"{COLOURS}{own}{DRAWING}"
+    css = files(SHARED).joinpath("templates", "page.css").read_text(encoding="utf-8")
+    return f"{COLOURS}{css}{DRAWING}"

@@ -183,13 +183,13 @@ def clip(text: str, room: float) -> str:
     """A text shortened to `room` pixels."""
     if sum(map(_width, text)) <= room:
         return text
-    kept, taken = "", _width("…")
+    prefix, width = "", _width("…")
     for letter in text:
-        taken += _width(letter)
-        if taken > room:
+        width += _width(letter)
+        if width > room:
             break
-        kept += letter
-    return kept.rstrip() + "…"
+        prefix += letter
+    return prefix.rstrip() + "…"
 
 
 def _width(letter: str) -> float:
@@ -197,8 +197,8 @@ def _width(letter: str) -> float:
 
 
 def text_at(x: float, y: float, text: str, kind: str = "") -> str:
-    shown = f' class="{kind}"' if kind else ""
-    return f'<text{shown} x="{x}" y="{y:.1f}">{html.escape(text)}</text>'
+    attribute = f' class="{kind}"' if kind else ""
+    return f'<text{attribute} x="{x}" y="{y:.1f}">{html.escape(text)}</text>'
 
 
 def svg_chart(parts: Sequence[str], title: str, frame: Frame) -> str:

@@ -37,7 +37,7 @@ def serve(
         import uvicorn
 
         from murmurlog.web.app import make
-        from murmurlog.web.bundles import Shelf
+        from murmurlog.web.bundles import ServedBundles
         from murmurlog.web.guard import Hosts
     except ModuleNotFoundError as error:
         raise EngineError(
@@ -45,17 +45,17 @@ def serve(
         ) from None
     address = _address(host)
     with progress() as say:
-        shelf = Shelf(bundles, say=say)
+        served = ServedBundles(bundles, say=say)
     listening = _listen(address, port)
     hosts = Hosts(
         address=address, port=listening.getsockname()[1], names=tuple(n.lower() for n in name)
     )
-    application = make(shelf, verifier=verified, hosts=hosts)
+    application = make(served, verifier=verified, hosts=hosts)
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     shown = f"[{here}]" if ":" in here else here
     url = f"http://{shown}:{hosts.port}/"
     with suppress(KeyboardInterrupt, Stopped):  # that is how it ends
-        tell(f"serving {', '.join(shelf.books)} at {url} (Ctrl-C ends it)")
+        tell(f"serving {', '.join(served.by_name)} at {url} (Ctrl-C ends it)")
         if not hosts.loopback:
             tell("warning: not on loopback: whoever reaches this machine can read these bundles.")
         if not no_browser:

@@ -231,7 +231,7 @@ def release_charts(evaluation: Evaluation, cast: SystemStyles) -> list[Picture]:
         system = cast.systems.get(name)
         if system is None or system.kind == "raw" or name in cast.varied or not points:
             continue
-        marks = [Mark(rank=rank, count=users, shown=shown) for rank, users, shown in points]
+        marks = [Mark(rank=rank, count=users, coloured=shown) for rank, users, shown in points]
         found.append(
             Picture(
                 name=slug(f"ranks-{name}"),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.options import GAP
-from murmurlog.bundle.schema import flattened
+from murmurlog.bundle.schema import flatten_lists
 from murmurlog.counting.holdings import bring_holdings
 from murmurlog.counting.items import ItemFinder
 from murmurlog.logs.log import Log
@@ -82,7 +82,7 @@ def _count_table(log: Log, kind: str, gap: float, who: Keys) -> tuple[pa.Table, 
         "rows", pa.array(rows)
     )
     by = [("users", "descending"), *((key, "ascending") for key in holdings.items.column_names)]
-    order = pc.sort_indices(flattened(table), sort_keys=by).to_numpy()
+    order = pc.sort_indices(flatten_lists(table), sort_keys=by).to_numpy()
     place = np.empty(size, np.int64)
     place[order] = np.arange(size)
     user = places_of(holdings.unit_keys, who)[holdings.unit]

@@ -20,7 +20,13 @@ from typing import Any
 from murmurlog.bundle.files import checksum_of, stated_sums, sums
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.read import read_certificate
-from murmurlog.bundle.scratch import abandoned, make_folders, scratch, sweep, temporary_folder
+from murmurlog.bundle.scratch import (
+    abandoned_folders,
+    make_folders,
+    scratch,
+    sweep,
+    temporary_folder,
+)
 from murmurlog.bundle.write import StagedBundle
 from murmurlog.errors import BundleError, InputError, MurmurlogError, Refused, UsageError
 from murmurlog.logs.source import files_at
@@ -409,7 +415,7 @@ def _is_there(ledger: Ledger, entry: Entry, place: Path) -> bool:
 
 def _finish(ledger: Ledger, entry: Entry, place: Path) -> bool:
     """Publishes the bundle of an entry if a run had made it completely and left it beside its place."""
-    for folder in abandoned(place.parent):
+    for folder in abandoned_folders(place.parent):
         root = folder / BUNDLE
         if _is_of(root, entry) and _is_whole(root):
             bundle = StagedBundle.of(root, place, published=read_certificate(root).published)

@@ -1,4 +1,4 @@
-"""A cache of answers about whole tables, bounded by their total size in bytes."""
+"""A cache of answers to questions about whole tables, bounded by their total size in bytes."""
 
 import threading
 from collections import OrderedDict
@@ -9,35 +9,35 @@ MOST_BYTES = 64 << 20
 Answer = TypeVar("Answer")
 
 
-class Answers:
-    """The most recently used answers. An answer larger than the whole cache is not kept."""
+class AnswerCache:
+    """The most recently used answers. An answer larger than the whole cache is not stored."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self.most, self.size = most, 0
-        self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._answers: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._answers)
 
     def get(
         self, question: Hashable, make: Callable[[], Answer], size: Callable[[Answer], int]
     ) -> Answer:
         """The answer to a question: the cached one, or a new one."""
         with self._lock:
-            if question in self._kept:
-                self._kept.move_to_end(question)
-                found: Answer = self._kept[question][0]
-                return found
+            if question in self._answers:
+                self._answers.move_to_end(question)
+                cached: Answer = self._answers[question][0]
+                return cached
         answer = make()
-        self._keep(question, answer, size(answer))
+        self._store(question, answer, size(answer))
         return answer
 
-    def _keep(self, question: Hashable, answer: Any, size: int) -> None:
+    def _store(self, question: Hashable, answer: Any, size: int) -> None:
         with self._lock:
-            if size > self.most or question in self._kept:
+            if size > self.most or question in self._answers:
                 return
-            self._kept[question] = (answer, size)
+            self._answers[question] = (answer, size)
             self.size += size
             while self.size > self.most:
-                self.size -= self._kept.popitem(last=False)[1][1]
+                self.size -= self._answers.popitem(last=False)[1][1]

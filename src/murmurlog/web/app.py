@@ -1,6 +1,7 @@
 """The web application: routes, error pages and the guard in front of them.
 
-`make` takes the bundles and a function from a room that this room may not import: it verifies. No address maps to a file: styles and scripts are read at start.
+`make` takes the bundles, and a function that verifies one, from a room that this room may not import. No
+address maps to a file: styles and scripts are read at start.
 """
 
 import threading
@@ -25,7 +26,7 @@ from murmurlog.bundle.estimates import describe_interval
 from murmurlog.charts import pages
 from murmurlog.errors import MurmurlogError
 from murmurlog.web import template_helpers, views
-from murmurlog.web.bundles import Shelf
+from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Guard, Hosts
 
 STATIC = {
@@ -58,7 +59,7 @@ def _stamp(folder: Path) -> Stamp:
 class Context:
     """The state that all views share."""
 
-    shelf: Shelf
+    bundles: ServedBundles
     verifier: Verifier
     templates: Environment
     _verifying: threading.Lock = field(default_factory=threading.Lock)
@@ -83,21 +84,17 @@ class Context:
                 self._reports[path] = (stamp, self.verifier(path))
             return self._reports[path][1]
 
-    def render(self, request: Request, name: str, status: int = 200, **context: Any) -> Response:
-        """A rendered template as a response."""
-        template = self.templates.get_template(name)
-        return HTMLResponse(
-            template.render(shelf=self.shelf, path=request.url.path, **context), status
-        )
+    def render(
+        self, request: Request, name: str, values: Mapping[str, Any], status: int = 200
+    ) -> Response:
+        """A template with these values as a response."""
+        values = {"bundles": self.bundles, "path": request.url.path, **values}
+        return HTMLResponse(self.templates.get_template(name).render(values), status)
 
 
-def make(shelf: Shelf, *, verifier: Verifier, hosts: Hosts) -> Guard:
+def make(bundles: ServedBundles, *, verifier: Verifier, hosts: Hosts) -> Guard:
     """The application behind its guard."""
-    context = Context(
-        shelf=shelf,
-        verifier=verifier,
-        templates=_templates(),
-    )
+    context = Context(bundles=bundles, verifier=verifier, templates=_templates())
     routes = [Route(path, _in_thread(handler, context)) for path, handler in HANDLERS.items()]
     app = Starlette(
         routes=[*routes, *_static()],
@@ -141,7 +138,7 @@ def _templates() -> Environment:
     environment.globals |= {
         "version": __version__,
         "bar": template_helpers.bar,
-        "address": template_helpers.address,
+        "query_address": template_helpers.query_address,
     }
     environment.filters |= {
         "whole": template_helpers.whole,
@@ -173,9 +170,8 @@ def _error_response(context: Context, request: Request, status: int, words: str)
     if request.url.path in FOR_SCRIPT:
         return JSONResponse({"error": words}, status)
     title = TITLES.get(status, "Request failed")
-    return context.render(
-        request, "error.html", status, title=title, words=words, code=status, book=None
-    )
+    values = {"title": title, "words": words, "code": status, "bundle": None}
+    return context.render(request, "error.html", values, status)
 
 
 def _error_handler(context: Context) -> Callable[[Request, Exception], Any]:

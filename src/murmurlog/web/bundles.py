@@ -13,7 +13,7 @@ from murmurlog.bundle.progress import measure_all
 from murmurlog.bundle.read import load
 from murmurlog.bundle.report import report_values
 from murmurlog.errors import BundleError, OtherVersion, Refused, UsageError
-from murmurlog.web.answers import Answers
+from murmurlog.web.answers import AnswerCache
 from murmurlog.web.index import Index
 
 INTERNAL = re.compile(
@@ -23,10 +23,10 @@ HEAD = 1 << 16  # bytes at the beginning of a page that hold its metadata
 MOST_BUNDLES = 20
 
 
-class Book:
+class ServedBundle:
     """One bundle, loaded and checked."""
 
-    def __init__(self, name: str, root: Path, answers: Answers | None = None) -> None:
+    def __init__(self, name: str, root: Path, answers: AnswerCache | None = None) -> None:
         self.name, self.path = name, root
         self.release = load(root)
         check_files(self.release)
@@ -51,7 +51,7 @@ class Book:
         return report_values(self.certificate, self.release.tables)
 
 
-class Shelf:
+class ServedBundles:
     """Bundles by the names of their folders; the page shows the first by default."""
 
     def __init__(
@@ -66,28 +66,29 @@ class Shelf:
             )
         for root in roots:
             refuse_internal(root)
-        self.books: dict[str, Book] = {}
-        answers = Answers()  # one cache for all bundles
+        self.by_name: dict[str, ServedBundle] = {}
+        answers = AnswerCache()  # one for all bundles
         advance = measure_all(say, "bundles", total=len(roots), unit="bundles")
         for root in roots:
             name = self._name(root)
             say(f"loading {name}")
             try:
-                self.books[name] = Book(name, root, answers)
+                self.by_name[name] = ServedBundle(name, root, answers)
             except (BundleError, OtherVersion) as error:
                 raise type(error)(f"{name} cannot be shown: {error}") from None
             advance()
 
     @property
-    def first(self) -> Book:
-        return next(iter(self.books.values()))
+    def first(self) -> ServedBundle:
+        return next(iter(self.by_name.values()))
 
     def _name(self, root: Path) -> str:
-        wanted = root.resolve().name.encode(errors="replace").decode() or "bundle"
-        name, n = wanted, 1
-        while name in self.books:
+        """The name of a folder, with a number if an earlier bundle has the same."""
+        stem = root.resolve().name.encode(errors="replace").decode() or "bundle"
+        name, n = stem, 1
+        while name in self.by_name:
             n += 1
-            name = f"{wanted}-{n}"
+            name = f"{stem}-{n}"
         return name
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from murmurlog.bundle.compare import Changes, find_changes
 from murmurlog.errors import MurmurlogError
 from murmurlog.privacy import Guarantee, compose
-from murmurlog.web.bundles import Book
-from murmurlog.web.index import A_QUESTION, Sheet
+from murmurlog.web.bundles import ServedBundle
+from murmurlog.web.index import QUESTION_BYTES, Sheet
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,34 +28,35 @@ class CombinedCost:
     words: str
 
 
-def shared_tables(a: Book, b: Book) -> list[str]:
+def shared_tables(a: ServedBundle, b: ServedBundle) -> list[str]:
+    """The tables that both have."""
     return [name for name in a.index.tables if name in b.index.tables]
 
 
 _one_at_a_time = threading.Lock()
 
 
-def compare_tables(a: Book, b: Book, table: str) -> Comparison:
+def compare_tables(a: ServedBundle, b: ServedBundle, table: str) -> Comparison:
     """The comparison of one table; cached."""
     with _one_at_a_time:
         return a.index.answers.get((a, b, table), lambda: _compare_tables(a, b, table), _size)
 
 
-def _size(found: Comparison) -> int:
+def _size(changes: Comparison) -> int:
     """The bytes that a comparison takes besides the tables."""
-    each = (found.gained, found.lost, *found.kept, *found.rose, *found.fell)
-    return A_QUESTION + sum(rows.nbytes for rows in each)
+    arrays = (changes.gained, changes.lost, *changes.common, *changes.rose, *changes.fell)
+    return QUESTION_BYTES + sum(rows.nbytes for rows in arrays)
 
 
-def _compare_tables(a: Book, b: Book, table: str) -> Comparison:
-    sheets = [book.index.sheets[table] for book in (a, b)]
-    claims = [book.certificate.tables.get(table) for book in (a, b)]
+def _compare_tables(a: ServedBundle, b: ServedBundle, table: str) -> Comparison:
+    sheets = [bundle.index.sheets[table] for bundle in (a, b)]
+    claims = [bundle.certificate.tables.get(table) for bundle in (a, b)]
     before, after = ((s.table, claim, s.keys) for s, claim in zip(sheets, claims, strict=True))
-    found = find_changes(table, before, after)
-    return Comparison(before=sheets[0], after=sheets[1], **vars(found))
+    changes = find_changes(table, before, after)
+    return Comparison(before=sheets[0], after=sheets[1], **vars(changes))
 
 
-def combined_cost(a: Book, b: Book) -> CombinedCost:
+def combined_cost(a: ServedBundle, b: ServedBundle) -> CombinedCost:
     """Both guarantees, and their sum where there is one."""
     first, second = a.certificate.guarantee, b.certificate.guarantee
     if a.certificate.release_id == b.certificate.release_id:
@@ -67,12 +68,12 @@ def combined_cost(a: Book, b: Book) -> CombinedCost:
         )
     try:
         both = None if "none" in (first.notion, second.notion) else compose([first, second])
-        why = "One of them has no guarantee, so there is no total."
+        reason = "One of them has no guarantee, so there is no total."
     except MurmurlogError as error:
-        both, why = None, f"The costs cannot be added: {error}"
+        both, reason = None, f"The costs cannot be added: {error}"
     if both is None:
-        return CombinedCost(first=first, second=second, sum=None, words=why)
-    sources = [(each.certificate.booked or {}).get("source") for each in (a, b)]
+        return CombinedCost(first=first, second=second, sum=None, words=reason)
+    sources = [(bundle.certificate.booked or {}).get("source") for bundle in (a, b)]
     if sources[0] is not None and sources[0] == sources[1]:
         words = f"Both are booked under {sources[0]!r}: they are about the same {first.unit}s."
     else:

@@ -78,37 +78,38 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        more: list[tuple[bytes, bytes]] = []
-        fault = self._fault(scope, more)
+        fault = self._fault(scope)
         app = self.app if fault is None else self.refusal(scope["path"], *fault)
+        allow = [(b"allow", ", ".join(METHODS).encode())] if fault and fault[0] == 405 else []
 
-        async def sending(message: Message) -> None:
+        async def send_isolated(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": _closed([*message["headers"], *more])}
+                headers = _add_security_headers([*message["headers"], *allow])
+                message = {**message, "headers": headers}
             await send(message)
 
-        await app(scope, receive, sending)
+        await app(scope, receive, send_isolated)
 
-    def _fault(self, scope: Scope, more: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+    def _fault(self, scope: Scope) -> tuple[int, str] | None:
         """The status and message if a request must be refused."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not self.hosts.allow(hosts[0]):
             return 421, "This page is not served under that host name."
         if scope["method"] not in METHODS:
-            more.append((b"allow", ", ".join(METHODS).encode()))
             return 405, "This page is read-only: use GET or HEAD."
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MOST_TARGET:
             return 414, f"This address is longer than {MOST_TARGET:,} bytes."
-        body = dict(headers)
-        if b"transfer-encoding" in body or body.get(b"content-length", b"0").strip() != b"0":
+        by_name = dict(headers)
+        length = by_name.get(b"content-length", b"0").strip()
+        if b"transfer-encoding" in by_name or length != b"0":
             return 413, "This page accepts no request body: leave it empty."
         return None
 
 
-def _closed(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers of a response with the security headers."""
-    found = [(name, value) for name, value in headers if name.decode().lower() not in HEADERS]
-    if not any(name.lower() == b"cache-control" for name, _ in found):
-        found.append((b"cache-control", b"no-store"))
-    return found + [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+def _add_security_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of a response with the security headers; not cached unless they state otherwise."""
+    result = [(name, value) for name, value in headers if name.decode().lower() not in HEADERS]
+    if not any(name.lower() == b"cache-control" for name, _ in result):
+        result.append((b"cache-control", b"no-store"))
+    return result + [(name.encode(), value.encode()) for name, value in HEADERS.items()]

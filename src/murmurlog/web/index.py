@@ -1,6 +1,6 @@
 """An index of the tables of one release: rows by text, in any order, with intervals.
 
-Everything slow is done once. Texts are sorted, so that bisection finds a text or a prefix; the rows of
+Everything slow is computed once. Texts are sorted, so that bisection finds a text or a prefix; the rows of
 one text are adjacent, the largest count first. A lookup among a million queries takes about a
 millisecond.
 """
@@ -21,34 +21,33 @@ from murmurlog.bundle import estimates
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.models.autocomplete import Completer
 from murmurlog.bundle.models.click_graph import DECIMALS, places
-from murmurlog.bundle.models.derived_tables import completed, weights
+from murmurlog.bundle.models.derived_tables import Floats, Ints, add_derived_tables, weights
 from murmurlog.bundle.read import Release
-from murmurlog.bundle.schema import AT_LEAST, LISTS, count_of, flattened, keys_of
+from murmurlog.bundle.schema import AT_LEAST, LISTS, count_of, flatten_lists, keys_of
 from murmurlog.errors import BundleError
-from murmurlog.web.answers import Answers
+from murmurlog.web.answers import AnswerCache
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 QUERY_TABLES = ("query", "click", "pair")
-A_QUESTION = 1000  # bytes that a cached question takes besides its text and its answer
+QUERY_COLUMNS = ("query", "next_query")
+QUESTION_BYTES = 1000  # of a cached question, besides its text and its answer
 SORTS = ("count", "text", "error")
 
 
-class Names:
-    """Distinct texts, sorted."""
+class SortedTexts:
+    """Distinct texts in order."""
 
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
         chunks = [chunk for column in columns for chunk in column.chunks]
-        found = pc.unique(pa.chunked_array(chunks, pa.string()))
-        self.texts: pa.Array = found.take(pc.sort_indices(found))
+        texts = pc.unique(pa.chunked_array(chunks, pa.string()))
+        self.array: pa.Array = texts.take(pc.sort_indices(texts))
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.array)
 
     def __getitem__(self, place: int) -> str:
-        text: str = self.texts[place].as_py()
+        text: str = self.array[place].as_py()
         return text
 
     def place(self, text: str) -> int:
@@ -68,11 +67,11 @@ class Names:
 class Key:
     """One key column of a table: the rows of each text, in the order of the table."""
 
-    def __init__(self, column: pa.ChunkedArray, names: Names | None = None) -> None:
-        self.names = names or Names([column])
-        self.codes = places(column, self.names.texts).astype(np.int32)
+    def __init__(self, column: pa.ChunkedArray, texts: SortedTexts | None = None) -> None:
+        self.texts = texts or SortedTexts([column])
+        self.codes = places(column, self.texts.array).astype(np.int32)
         self.rows = np.argsort(self.codes, kind="stable").astype(np.int32)
-        sizes = np.bincount(self.codes, minlength=len(self.names))
+        sizes = np.bincount(self.codes, minlength=len(self.texts))
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
 
     def at(self, place: int) -> Ints:
@@ -88,7 +87,7 @@ class Key:
         first = np.repeat(starts - np.cumsum(times) + times, times)
         return self.rows[first + np.arange(len(first))].astype(np.int64), times
 
-    def between(self, start: int, end: int) -> Ints:
+    def rows_of_range(self, start: int, end: int) -> Ints:
         """The rows of a range of texts, in the order of the table."""
         return np.sort(self.rows[self.starts[start] : self.starts[end]]).astype(np.int64)
 
@@ -105,7 +104,6 @@ class Amount:
     counted: str
     low: float | None
     high: float | None
-    stderr: float | None
     reliable: bool
     meaning: str | None = None  # "users in the log" or "at least"; None before version 0.2
 
@@ -123,7 +121,7 @@ class Sheet:
     """An indexed table. Rows are positions in the table, the largest count first."""
 
     def __init__(
-        self, name: str, table: pa.Table, certificate: Certificate, answers: Answers
+        self, name: str, table: pa.Table, certificate: Certificate, answers: AnswerCache
     ) -> None:
         self.name, self.table, self._answers = name, table, answers
         claim = certificate.tables.get(name)
@@ -146,10 +144,9 @@ class Sheet:
             self.values, self.stderr = counts.values, counts.errors
             self.low, self.high = ends
             self.reliable = table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
-            sound = np.isfinite(self.low).all() and np.isfinite(self.high).all()
             if self.meaning == AT_LEAST:
-                sound, self.high = np.isfinite(self.low).all(), None
-            if not sound:
+                self.high = None
+            if not all(np.isfinite(end).all() for end in (self.low, self.high) if end is not None):
                 raise BundleError(f"privacy.json gives parameters of {name} that have no intervals")
         self._lock = threading.Lock()
 
@@ -171,7 +168,6 @@ class Sheet:
             counted=self.counted,
             low=None if self.low is None else float(self.low[row]),
             high=None if self.high is None else float(self.high[row]),
-            stderr=None if self.stderr is None else float(self.stderr[row]),
             reliable=self.reliable is None or bool(self.reliable[row]),
             meaning=self.meaning,
         )
@@ -189,10 +185,9 @@ class Sheet:
 
     def texts(self, rows: Ints) -> list[dict[str, Any]]:
         """The keys of some rows."""
-        found: list[dict[str, Any]] = (
-            self.table.select(list(self.keys)).take(pa.array(rows)).to_pylist()
-        )
-        return found
+        keys = self.table.select(list(self.keys)).take(pa.array(rows))
+        texts: list[dict[str, Any]] = keys.to_pylist()
+        return texts
 
     @cached_property
     def key(self) -> Key | None:
@@ -206,36 +201,35 @@ class Sheet:
             return self._answers.get(
                 question,
                 lambda: self._select(match, column, sort, falling),
-                lambda found: found.nbytes + 4 * len(match) + A_QUESTION,
+                lambda rows: rows.nbytes + 4 * len(match) + QUESTION_BYTES,
             )
 
     def _select(self, match: str, column: str, sort: str, falling: bool) -> Ints:
-        rows = self._matching(match, column)
+        rows = self._match(match, column)
         if sort == "count":
             return rows if falling else rows[::-1]
-        order = self._texts_order if sort == "text" else self._error_order
-        ranks = order[rows]
-        found = rows[np.argsort(ranks, kind="stable")]
-        return found[::-1] if falling else found
+        ranks = self._text_ranks if sort == "text" else self._error_ranks
+        rows = rows[np.argsort(ranks[rows], kind="stable")]
+        return rows[::-1] if falling else rows
 
-    def _matching(self, match: str, column: str) -> Ints:
+    def _match(self, match: str, column: str) -> Ints:
         if not match:
             return np.arange(len(self))
         if not set(match) & set("*?"):
             if column == self.keys[0] and self.key is not None:
-                return self.key.between(*self.key.names.prefix_range(match))
+                return self.key.rows_of_range(*self.key.texts.prefix_range(match))
             match += "*"
         return np.flatnonzero(estimates.match_rows(self.table, {column: match}))
 
     @cached_property
-    def _texts_order(self) -> Ints:
+    def _text_ranks(self) -> Ints:
         """The rank of each row by text."""
-        flat = flattened(self.table.select(list(self.keys)))
+        flat = flatten_lists(self.table.select(list(self.keys)))
         by = [(key, "ascending") for key in self.keys]
         return _ranks(pc.sort_indices(flat, sort_keys=by).to_numpy())
 
     @cached_property
-    def _error_order(self) -> Ints:
+    def _error_ranks(self) -> Ints:
         """The rank of each row by relative error."""
         if self.stderr is None or self.values is None:
             return np.arange(len(self))
@@ -252,9 +246,9 @@ def _ranks(order: Ints) -> Ints:
 class Index:
     """All lookups in one release."""
 
-    def __init__(self, release: Release, answers: Answers | None = None) -> None:
-        self.release, self.certificate = release, release.certificate
-        self.answers = answers or Answers()
+    def __init__(self, release: Release, answers: AnswerCache | None = None) -> None:
+        self.certificate = release.certificate
+        self.answers = answers or AnswerCache()
         # One chunk each: selecting a few rows of a table with many chunks would copy all of it.
         derived = _with_derived(release.tables)
         tables = {name: table.combine_chunks() for name, table in derived.items()}
@@ -262,24 +256,24 @@ class Index:
             name: Sheet(name, table, self.certificate, self.answers)
             for name, table in tables.items()
         }
-        shown = [name for name in QUERY_TABLES if name in tables]
-        columns = [tables[name]["query"] for name in shown]
-        columns += [tables["pair"]["next_query"]] if "pair" in tables else []
-        self.queries = Names(columns) if columns else None
-        self._keys: dict[tuple[str, str], Key] = {}
-        for name in shown:
-            self._keys[name, "query"] = Key(tables[name]["query"], self.queries)
+        columns = {
+            (name, column): tables[name][column]
+            for name in QUERY_TABLES
+            if name in tables
+            for column in QUERY_COLUMNS
+            if column in tables[name].column_names
+        }
+        self.queries = SortedTexts(list(columns.values())) if columns else None
+        self._keys = {at: Key(column, self.queries) for at, column in columns.items()}
         if "query" in tables:
             self.sheets["query"].__dict__["key"] = self._keys["query", "query"]
-        if "pair" in tables:
-            self._keys["pair", "next_query"] = Key(tables["pair"]["next_query"], self.queries)
         if "click" in tables:
             self._keys["click", "url"] = Key(tables["click"]["url"])
             self._weights = weights(tables["click"])
             codes = self._keys["click", "url"].codes
             self._url_weights = np.bincount(codes, self._weights)
         self._completer = Completer(tables) if "query" in tables else None
-        self._near = lru_cache(maxsize=4096)(self._related)
+        self._walk = lru_cache(maxsize=4096)(self._walk_from)
 
     @property
     def tables(self) -> list[str]:
@@ -310,34 +304,31 @@ class Index:
         """Queries with clicks on the same urls, as `Release.related` gives them."""
         if self.queries is None:
             return []
-        return [(self.queries[code], score) for code, score in self._near(place, k)]
+        return [(self.queries[code], score) for code, score in self._walk(place, k)]
 
-    def _related(self, place: int, k: int) -> tuple[tuple[int, float], ...]:
+    def _walk_from(self, place: int, k: int) -> tuple[tuple[int, float], ...]:
+        """The queries that a walk to a clicked url and back ends at, with the probabilities."""
         if ("click", "url") not in self._keys or place < 0:
             return ()
         by_query, by_url = self._keys["click", "query"], self._keys["click", "url"]
-        own = by_query.at(place)
-        own = own[self._weights[own] > 0]
-        urls = by_url.codes[own].astype(np.int64)
-        share = self._weights[own] / self._weights[own].sum() / self._url_weights[urls]
+        clicks = by_query.at(place)
+        clicks = clicks[self._weights[clicks] > 0]
+        urls = by_url.codes[clicks].astype(np.int64)
+        share = self._weights[clicks] / self._weights[clicks].sum() / self._url_weights[urls]
         back, times = by_url.of(urls)
         code, inverse = np.unique(by_query.codes[back], return_inverse=True)
-        walked = np.repeat(share, times) * self._weights[back]
-        score = np.round(np.bincount(inverse, walked, len(code)), DECIMALS)
+        probability = np.repeat(share, times) * self._weights[back]
+        score = np.round(np.bincount(inverse, probability, len(code)), DECIMALS)
         score[code == place] = 0.0
         best = np.lexsort((code, -score))[:k]
         return tuple((int(code[at]), float(score[at])) for at in best if score[at] > 0)
 
-    def shared(self, text: str) -> int:
+    def shared_prefix_length(self, text: str) -> int:
         """The length of the longest prefix of a text that a published query begins with."""
-        return self._completer.shared(text) if self._completer else 0
+        return self._completer.shared_prefix_length(text) if self._completer else 0
 
 
 def _with_derived(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     """The tables, with queries, clicks and pairs derived from synthetic logs and sessions."""
-    sources: dict[str, pa.Table] = {
-        name: tables[name] for name in sorted(tables) if name in ("log", "session")
-    }
-    derived = completed(sources) if sources else {}
-    found = {n: t for n, t in derived.items() if n in QUERY_TABLES and n not in tables}
-    return {**tables, **found}
+    derived = add_derived_tables({n: tables[n] for n in tables if n in ("log", "session")})
+    return tables | {n: t for n, t in derived.items() if n in QUERY_TABLES and n not in tables}

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.table_rules import MOST_MARKS, marks
-from murmurlog.web.bundles import Book, Shelf
+from murmurlog.web.bundles import ServedBundle, ServedBundles
 
 WILD = "*?"  # match any text and any character in a pattern
 MOST_LETTERS = 12_000  # of a text, before and after normalisation
@@ -17,15 +17,6 @@ MOST_LETTERS = 12_000  # of a text, before and after normalisation
 def bad_request(message: str, status: int = 400) -> HTTPException:
     """The error that becomes an error page with this message."""
     return HTTPException(status, message)
-
-
-def text(request: Request, name: str, *, most: int = MOST_LETTERS) -> str:
-    """A text as given; raises if normalising it would take long."""
-    given = request.query_params.get(name, "")
-    _limit(name, given, most)
-    if len(given) > MOST_MARKS and not given.isascii() and marks(given) > MOST_MARKS:
-        raise bad_request(f"{name} has more than {MOST_MARKS:,} combining marks on one letter")
-    return given
 
 
 def prefix(request: Request, name: str, certificate: Certificate) -> str:
@@ -39,34 +30,36 @@ def prefix(request: Request, name: str, certificate: Certificate) -> str:
 def pattern(request: Request, name: str, certificate: Certificate, *, most: int) -> str:
     """A pattern as `prefix`, but only normalised if it has * or ?, which canonical keys may lose."""
 
-    def clean(given: str) -> str:
-        wild = any(sign in given for sign in WILD)
-        return (
-            normalise(given, version=certificate.normaliser) or ""
-            if wild
-            else certificate.clean(given)
-        )
+    def clean(value: str) -> str:
+        if any(sign in value for sign in WILD):
+            return normalise(value, version=certificate.normaliser) or ""
+        return certificate.clean(value)
 
     return _clean(request, name, most, clean)
 
 
 def _clean(request: Request, name: str, most: int, clean_text: Callable[[str], str]) -> str:
-    given = text(request, name, most=most)
-    clean = clean_text(given)
+    """A cleaned text; raises if cleaning it would take long."""
+    value = request.query_params.get(name, "")
+    _limit(name, value, most)
+    if len(value) > MOST_MARKS and not value.isascii() and marks(value) > MOST_MARKS:
+        raise bad_request(f"{name} has more than {MOST_MARKS:,} combining marks on one letter")
+    clean = clean_text(value)
     _limit(name, clean, most)  # NFKC turns one letter into up to eighteen
-    return clean + " " * bool(clean and given[-1].isspace())
+    return clean + " " * bool(clean and value[-1].isspace())
 
 
-def _limit(name: str, given: str, most: int) -> None:
-    if len(given) > most:
-        raise bad_request(f"{name} has {len(given):,} letters; at most {most:,} are allowed")
+def _limit(name: str, value: str, most: int) -> None:
+    if len(value) > most:
+        raise bad_request(f"{name} has {len(value):,} letters; at most {most:,} are allowed")
 
 
-def integer(request: Request, name: str, usual: int, *, least: int, most: int) -> int:
-    given = request.query_params.get(name)
-    if given in (None, ""):
-        return usual
-    digits = str(given).strip()
+def integer(request: Request, name: str, default: int, *, least: int, most: int) -> int:
+    """A whole number within bounds."""
+    digits = request.query_params.get(name, "")
+    if not digits:
+        return default
+    digits = digits.strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
         raise bad_request(
             f"{name} must be a whole number from {least} to {most:,}, not {digits[:40]!r}"
@@ -76,18 +69,22 @@ def integer(request: Request, name: str, usual: int, *, least: int, most: int) -
     return int(digits)
 
 
-def one_of(request: Request, name: str, usual: str, among: Sequence[str]) -> str:
-    given = request.query_params.get(name) or usual
-    if given not in among:
-        raise bad_request(f"{name} must be one of {', '.join(among)}, not {given[:40]!r}")
-    return given
+def one_of(request: Request, name: str, default: str, choices: Sequence[str]) -> str:
+    """One of several words."""
+    value = request.query_params.get(name) or default
+    if value not in choices:
+        raise bad_request(f"{name} must be one of {', '.join(choices)}, not {value[:40]!r}")
+    return value
 
 
-def book(request: Request, shelf: Shelf, name: str = "b", usual: Book | None = None) -> Book:
+def bundle(
+    request: Request, bundles: ServedBundles, name: str = "b", default: ServedBundle | None = None
+) -> ServedBundle:
     """The requested bundle."""
-    given = request.query_params.get(name)
-    if not given:
-        return usual or shelf.first
-    if given not in shelf.books:
-        raise bad_request(f"there is no bundle {given[:60]!r} here: {', '.join(shelf.books)}", 404)
-    return shelf.books[given]
+    value = request.query_params.get(name)
+    if not value:
+        return default or bundles.first
+    if value not in bundles.by_name:
+        names = ", ".join(bundles.by_name)
+        raise bad_request(f"there is no bundle {value[:60]!r} here: {names}", 404)
+    return bundles.by_name[value]

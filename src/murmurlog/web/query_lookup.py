@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 
 from murmurlog.bundle.label import needs
-from murmurlog.web.bundles import Book
-from murmurlog.web.index import Amount, Ints, Sheet
+from murmurlog.bundle.models.derived_tables import Ints
+from murmurlog.web.bundles import ServedBundle
+from murmurlog.web.index import Amount, Index, Sheet
 
 SHOWN = 15  # rows of each list
 MOST_COUNTS = 100  # of one query, where the tables are split by a column
 RELATED = 12
-NEAR = 8
-LEAST_BEGUN, MOST_BEGUN = 2, 20  # letters of a word by which similar queries are found
+SIMILAR = 8
+LEAST_PREFIX, MOST_PREFIX = 2, 20  # characters of a word that similar queries share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,8 @@ class Finding:
     """Everything published about a query. A list is None where the release has no such table."""
 
     query: str
-    known: bool
-    counts: list[Line]  # the first ones, where the tables are split by a column
+    published: bool
+    counts: list[Line]  # several where the tables are split by a column: the first of them
     counted: int  # the number of all counts
     rank: int | None  # among published queries, by noisy count
     of: int
@@ -45,38 +46,39 @@ class Finding:
     after: Listing | None
     before: Listing | None
     related: list[tuple[str, float]] | None
-    absent: str  # why it may be missing
-    near: list[str]
+    absence: str  # why it may be missing
+    similar: list[str]
 
 
-def look_up(book: Book, query: str) -> Finding:
+def look_up(bundle: ServedBundle, query: str) -> Finding:
     """What the release publishes about a normalised query."""
-    index = book.index
+    index = bundle.index
     place = index.place(query)
-    known = place >= 0
+    published = place >= 0
     sheet = index.sheets.get("query")
-    own = index.rows("query", "query", place)
-    has = {name for name in ("click", "pair") if name in index.sheets}
+    rows = index.rows("query", "query", place)
+    has_rank = len(rows) and sheet is not None and sheet.values is not None
     return Finding(
         query=query,
-        known=known,
-        counts=[] if sheet is None else _lines(sheet, own[:MOST_COUNTS], "query"),
-        counted=len(own),
-        rank=int(own[0]) + 1
-        if len(own) and sheet is not None and sheet.values is not None
-        else None,
+        published=published,
+        counts=[] if sheet is None else _lines(sheet, rows[:MOST_COUNTS], "query"),
+        counted=len(rows),
+        rank=int(rows[0]) + 1 if has_rank else None,
         of=0 if sheet is None else len(sheet),
-        clicks=_listing(book, "click", "query", "url", place) if "click" in has else None,
-        after=_listing(book, "pair", "query", "next_query", place) if "pair" in has else None,
-        before=_listing(book, "pair", "next_query", "query", place) if "pair" in has else None,
-        related=index.related(place, RELATED) if "click" in has else None,
-        absent="" if known else explain_absence(book, query),
-        near=[] if known else similar_queries(book, query),
+        clicks=_listing(index, "click", "query", "url", place),
+        after=_listing(index, "pair", "query", "next_query", place),
+        before=_listing(index, "pair", "next_query", "query", place),
+        related=index.related(place, RELATED) if "click" in index.sheets else None,
+        absence="" if published else explain_absence(bundle, query),
+        similar=[] if published else similar_queries(index, query),
     )
 
 
-def _listing(book: Book, table: str, by: str, other: str, place: int) -> Listing:
-    sheet, rows = book.index.sheets[table], book.index.rows(table, by, place)
+def _listing(index: Index, table: str, by: str, other: str, place: int) -> Listing | None:
+    """The rows of a table with a query; None without such a table."""
+    if table not in index.sheets:
+        return None
+    sheet, rows = index.sheets[table], index.rows(table, by, place)
     lines = _lines(sheet, rows[:SHOWN], other)
     ends = [line.amount.most for line in lines if line.amount is not None]
     return Listing(lines=lines, all=len(rows), most=max([1.0, *ends]))
@@ -94,34 +96,33 @@ def _lines(sheet: Sheet, rows: Ints, column: str) -> list[Line]:
     ]
 
 
-def explain_absence(book: Book, query: str) -> str:
+def explain_absence(bundle: ServedBundle, query: str) -> str:
     """Why a query is not published, as far as is known without the log."""
     if not query:
         return "No text remains after normalisation."
-    certificate = book.certificate
+    certificate = bundle.certificate
     unit, claim = certificate.guarantee.unit, certificate.tables.get("query")
     if claim is None:
         return "This release has no table of queries."
-    wanted = claim.passes.get("0.95")
-    if wanted:
-        why = f"fewer than about {wanted:,} {unit}s searched for it, or the noise removed it"
+    if needed := claim.passes.get("0.95"):
+        reason = f"fewer than about {needed:,} {unit}s searched for it"
     else:
-        few = f"too few {unit}s searched for it ({needs(claim, unit)[0]})"
-        why = f"{few}, or the noise removed it"
+        reason = f"too few {unit}s searched for it ({needs(claim, unit)[0]})"
+    reason += ", or the noise removed it"
     if certificate.text.get("screen"):
-        why += ", or it looked like personal data and was excluded"
-    return f"Not in this release: {why}."
+        reason += ", or it looked like personal data and was excluded"
+    return f"Not in this release: {reason}."
 
 
-def similar_queries(book: Book, query: str) -> list[str]:
-    """Published queries that share the longest prefix with this one: by words, then by letters."""
-    alike, first = book.index.shared(query), query.partition(" ")[0]
-    if len(first) <= alike:
+def similar_queries(index: Index, query: str) -> list[str]:
+    """Published queries that share the longest prefix with a query: by words, then by characters."""
+    length, first = index.shared_prefix_length(query), query.partition(" ")[0]
+    if len(first) <= length:
         # The prefix ends with the last shared word: at the end of the query, or before a space.
-        end = len(query) if alike == len(query) else query.rfind(" ", 0, alike + 1)
-        begun = query[:end]
+        end = len(query) if length == len(query) else query.rfind(" ", 0, length + 1)
+        prefix = query[:end]
     else:
-        begun = first[: min(alike, len(first) - 1, MOST_BEGUN)]
-        if len(begun) < LEAST_BEGUN:
+        prefix = first[: min(length, len(first) - 1, MOST_PREFIX)]
+        if len(prefix) < LEAST_PREFIX:
             return []
-    return [text for text, _ in book.index.complete(begun, NEAR)]
+    return [text for text, _ in index.complete(prefix, SIMILAR)]

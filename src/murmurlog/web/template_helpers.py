@@ -7,7 +7,7 @@ from markupsafe import Markup
 from murmurlog.web.index import Amount
 
 WIDE, TALL = 240, 14
-LONGEST = 160  # letters of a text in a list; the page of a query shows all of it
+LONGEST = 160  # characters of a text in a list; the page of a query shows all of it
 MOST_ADDRESS = 2000  # bytes of a link in a list
 
 
@@ -28,7 +28,7 @@ def bar(amount: Amount | None, most: float) -> Markup:
     ]
     ends = [x(end) for end in (amount.low, amount.high) if end is not None]
     if ends:
-        end = ends[-1] if amount.high is not None else x(amount.value)
+        end = x(amount.value) if amount.high is None else ends[-1]
         parts.append(f'<line class="error" x1="{ends[0]}" x2="{end}" y1="7" y2="7"/>')
         parts += [f'<line class="error" x1="{at}" x2="{at}" y1="4" y2="10"/>' for at in ends]
     inside = "".join(parts)
@@ -38,6 +38,7 @@ def bar(amount: Amount | None, most: float) -> Markup:
 
 
 def whole(value: float | None) -> str:
+    """A number without decimals."""
     return "–" if value is None else f"{value:,.0f}".replace("-", "\u2212")
 
 
@@ -51,9 +52,9 @@ def clip(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def address(text: str, book: str) -> str:
+def query_address(text: str, bundle: str) -> str:
     """The address of a query's page; empty if it is too long for a list."""
     if len(text) > MOST_ADDRESS:
         return ""
-    made = f"/?{urlencode({'q': text, 'b': book})}"
-    return made if len(made) <= MOST_ADDRESS else ""
+    address = f"/?{urlencode({'q': text, 'b': bundle})}"
+    return address if len(address) <= MOST_ADDRESS else ""

@@ -4,29 +4,31 @@ import csv
 import io
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 from starlette.requests import Request
 
 from murmurlog.bundle.export import cell, escape_cell
+from murmurlog.bundle.models.derived_tables import Ints
+from murmurlog.bundle.report import key_text
 from murmurlog.web import parameters
-from murmurlog.web.bundles import Book
-from murmurlog.web.index import SORTS, Amount, Ints, Sheet
+from murmurlog.web.bundles import ServedBundle
+from murmurlog.web.index import SORTS, Amount, Sheet
 
 SIZES = (25, 50, 100, 200)
-A_PIECE = 5_000  # rows written at a time
+BATCH = 5_000  # rows written at a time
 MOST_PAGES = 10**8
-MOST_PATTERN = 2000  # letters
+MOST_PATTERN = 2000  # characters
 MOST_WILD = 16  # of * and ?; each makes the search for a pattern slower
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListRequest:
-    """A table to list, with its filter and order."""
+class Selection:
+    """The rows of a table that match a pattern, in an order."""
 
-    book: Book
+    bundle: ServedBundle
     sheet: Sheet
     match: str
     column: str
@@ -36,25 +38,24 @@ class ListRequest:
     def rows(self) -> Ints:
         return self.sheet.find(self.match, column=self.column, sort=self.sort, falling=self.falling)
 
-    def address(self, **changed: str | int) -> dict[str, str | int]:
-        """The parameters of this request, some of them changed; defaults are left out."""
-        stated: dict[str, str | int] = {
-            "b": self.book.name,
+    def parameters(self, page: int | None = None) -> dict[str, str | int]:
+        """The parameters of a request for a page of the list; defaults are left out."""
+        values: dict[str, str | int] = {
+            "b": self.bundle.name,
             "table": self.sheet.name,
             "match": self.match,
             "column": self.column if self.column != self.sheet.keys[0] else "",
             "sort": self.sort if self.sort != "count" else "",
             "order": "" if self.falling == (self.sort == "count") else _order(self.falling),
+            "page": page or "",
         }
-        return {name: value for name, value in (stated | changed).items() if value != ""}
+        return {name: value for name, value in values.items() if value != ""}
 
-    def sorted_by(self, sort: str) -> dict[str, str | int]:
-        """The parameters of this order, reversed if the list already has it."""
-        usual = sort == "count"  # counts descending; texts and errors ascending
-        falling = not self.falling if sort == self.sort else usual
-        return self.address(
-            sort="" if sort == "count" else sort, order="" if falling == usual else _order(falling)
-        )
+    def parameters_sorted_by(self, sort: str) -> dict[str, str | int]:
+        """The parameters of the list in another order; reversed if it already has that order."""
+        # By default counts are descending, texts and errors ascending.
+        falling = not self.falling if sort == self.sort else sort == "count"
+        return replace(self, sort=sort, falling=falling).parameters()
 
 
 def _order(falling: bool) -> str:
@@ -86,47 +87,41 @@ class ListPage:
         return (self.page - 1) * self.size + 1 if self.rows else 0
 
 
-def list_request(request: Request, book: Book) -> ListRequest:
-    """The list that a request selects."""
-    names = book.index.tables
+def read_selection(request: Request, bundle: ServedBundle) -> Selection:
+    """The selection that a request states."""
+    names = bundle.index.tables
     if not names:
         raise parameters.bad_request("this bundle has no table that can be listed", 404)
-    sheet = book.index.sheets[parameters.one_of(request, "table", names[0], names)]
+    sheet = bundle.index.sheets[parameters.one_of(request, "table", names[0], names)]
     sort = parameters.one_of(request, "sort", "count", SORTS)
     order = parameters.one_of(request, "order", _order(sort == "count"), ("falling", "rising"))
-    return ListRequest(
-        book=book,
+    return Selection(
+        bundle=bundle,
         sheet=sheet,
-        match=_pattern(request, book),
+        match=_pattern(request, bundle),
         column=parameters.one_of(request, "column", sheet.keys[0], sheet.keys),
         sort=sort,
         falling=order == "falling",
     )
 
 
-def _pattern(request: Request, book: Book) -> str:
+def _pattern(request: Request, bundle: ServedBundle) -> str:
     """The pattern, cleaned as keys are; a trailing space is kept."""
-    pattern = parameters.pattern(request, "match", book.certificate, most=MOST_PATTERN)
+    pattern = parameters.pattern(request, "match", bundle.certificate, most=MOST_PATTERN)
     if sum(map(pattern.count, parameters.WILD)) > MOST_WILD:
         raise parameters.bad_request(f"match has more than {MOST_WILD} of * and ?: use fewer")
     return pattern
 
 
-def list_page(request: Request, what: ListRequest) -> ListPage:
+def list_page(request: Request, selection: Selection) -> ListPage:
     """The requested page; the last one if there are fewer."""
     size = int(parameters.one_of(request, "size", "50", [str(n) for n in SIZES]))
     page = parameters.integer(request, "page", 1, least=1, most=MOST_PAGES)
-    rows = what.rows()
+    rows = selection.rows()
     pages = max(1, math.ceil(len(rows) / size))
     page = min(page, pages)
-    shown = rows[(page - 1) * size : page * size]
-    return ListPage(
-        rows=rows_of(what.sheet, shown),
-        all=len(rows),
-        page=page,
-        pages=pages,
-        size=size,
-    )
+    page_rows = rows_of(selection.sheet, rows[(page - 1) * size : page * size])
+    return ListPage(rows=page_rows, all=len(rows), page=page, pages=pages, size=size)
 
 
 def rows_of(sheet: Sheet, rows: Ints) -> list[Row]:
@@ -134,7 +129,7 @@ def rows_of(sheet: Sheet, rows: Ints) -> list[Row]:
     return [
         Row(
             place=int(row) + 1,
-            texts=[_joined(keys[key]) for key in sheet.keys],
+            texts=[key_text(keys[key]) for key in sheet.keys],
             keys=keys,
             amount=sheet.amount(int(row)),
         )
@@ -142,17 +137,13 @@ def rows_of(sheet: Sheet, rows: Ints) -> list[Row]:
     ]
 
 
-def _joined(value: Any) -> str:
-    return "  →  ".join(value) if isinstance(value, list) else str(value)
-
-
-def write_rows(what: ListRequest, kind: str) -> Iterator[bytes]:
-    """All rows as CSV or TSV, in pieces. No cell is a formula to a spreadsheet."""
-    table, rows = what.sheet.table, what.rows()
+def write_rows(selection: Selection, kind: str) -> Iterator[bytes]:
+    """All rows as CSV or TSV, in batches. No cell is a formula to a spreadsheet."""
+    table, rows = selection.sheet.table, selection.rows()
     yield _lines([[escape_cell(name) for name in table.column_names]], kind)
-    for begin in range(0, len(rows), A_PIECE):
-        piece = table.take(pa.array(rows[begin : begin + A_PIECE])).to_pylist()
-        yield _lines([[cell(value) for value in row.values()] for row in piece], kind)
+    for begin in range(0, len(rows), BATCH):
+        batch = table.take(pa.array(rows[begin : begin + BATCH])).to_pylist()
+        yield _lines([[cell(value) for value in row.values()] for row in batch], kind)
 
 
 def _lines(rows: list[list[str]], kind: str) -> bytes:

@@ -6,15 +6,13 @@ exact for every prefix, including the empty one. Sees published tables only.
 """
 
 from bisect import bisect_left, bisect_right
+from os.path import commonprefix
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.models.derived_tables import Tables, weights
-
-Ints = npt.NDArray[np.int64]
+from murmurlog.bundle.models.derived_tables import Ints, Tables, weights
 
 BLOCK = 256
 
@@ -39,22 +37,23 @@ class Completer:
 
     def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
         """The k most frequent queries with a prefix, and their counts; may include the prefix itself."""
-        start, end = self.stretch(prefix)
+        start, end = self.prefix_range(prefix)
         return [(self.texts[i], float(self.counts[i])) for i in self._best(start, end, k)]
 
-    def stretch(self, prefix: str) -> tuple[int, int]:
+    def prefix_range(self, prefix: str) -> tuple[int, int]:
         """The positions at which the sorted queries with this prefix begin and end."""
         start = bisect_left(self.texts, prefix)
         end = bisect_right(self.texts, prefix, start, key=lambda text: text[: len(prefix)])
         return start, end
 
-    def shared(self, text: str) -> int:
+    def shared_prefix_length(self, text: str) -> int:
         """The length of the longest prefix of a text that a query begins with.
 
         One of the two sorted neighbours of the text shares the longest prefix.
         """
         at = bisect_left(self.texts, text)
-        return max((_shared(text, near) for near in self.texts[max(0, at - 1) : at + 1]), default=0)
+        neighbours = self.texts[max(0, at - 1) : at + 1]
+        return max((len(commonprefix([text, query])) for query in neighbours), default=0)
 
     def _best(self, start: int, end: int, k: int) -> Ints:
         """The positions of the k best ranks in a range, the best first."""
@@ -73,15 +72,3 @@ class Completer:
             at = at[np.argpartition(self._rank[at], k - 1)[:k]]
         best: Ints = at[np.argsort(self._rank[at])]
         return best
-
-
-def _shared(one: str, other: str) -> int:
-    """The length of the common prefix of two texts."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -10,16 +10,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from murmurlog.bundle.models.derived_tables import Tables, completed, weights
+from murmurlog.bundle.models.derived_tables import (
+    Floats,
+    Ints,
+    Tables,
+    add_derived_tables,
+    weights,
+)
 from murmurlog.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 FAINT = 1e-3  # smaller probabilities are dropped: rows would fill up
 DECIMALS = 12  # smaller differences are ties, ordered by text
@@ -47,16 +49,16 @@ class ClickGraph:
 def click_graph(tables: Tables, *, pairs: bool = True) -> ClickGraph:
     """The graph of the click table and, unless `pairs` is false, of the pair table."""
     if "click" not in tables or (pairs and "pair" not in tables and "session" in tables):
-        tables = completed(tables)
+        tables = add_derived_tables(tables)
     if "click" not in tables:
         raise UsageError("this release has no clicks: a click graph needs a click table")
     click = tables["click"]
     follow = tables.get("pair") if pairs else None
-    named = [click["query"]]
+    columns = [click["query"]]
     if follow is not None:
         follow = follow.filter(pc.not_equal(follow["query"], follow["next_query"]))
-        named += [follow["query"], follow["next_query"]]
-    queries, urls = _distinct(named), _distinct([click["url"]])
+        columns += [follow["query"], follow["next_query"]]
+    queries, urls = _distinct(columns), _distinct([click["url"]])
     shape = (len(queries), len(queries))
     return ClickGraph(
         queries=queries,
@@ -78,11 +80,18 @@ def click_graph(tables: Tables, *, pairs: bool = True) -> ClickGraph:
     )
 
 
-def places(asked: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.Array) -> Ints:
-    """The place of each text in a list of distinct ones, -1 for those that are not in it."""
-    texts = asked if isinstance(asked, pa.Array | pa.ChunkedArray) else pa.array(asked, pa.string())
-    found = pc.fill_null(pc.index_in(texts.cast(pa.string()), value_set=among), -1)
-    return np.asarray(found.to_numpy(), dtype=np.int64)
+def places(texts: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.Array) -> Ints:
+    """The place of each text in an array of distinct texts, -1 for those that are not in it."""
+    if not isinstance(texts, pa.Array | pa.ChunkedArray):
+        texts = pa.array(texts, pa.string())
+    place = pc.fill_null(pc.index_in(texts.cast(pa.string()), value_set=among), -1)
+    return np.asarray(place.to_numpy(), dtype=np.int64)
+
+
+def sum_by_place(place: Ints, weight: Floats, size: int) -> Floats:
+    """The sum of the weights at each place below `size`; a weight at -1 is ignored."""
+    sums: Floats = np.bincount(place + 1, weight, size + 1)[1:].astype(np.float64)
+    return sums
 
 
 def normalise(matrix: Any) -> Any:
@@ -131,32 +140,32 @@ class Ranking:
 
     def rank_of(self, rows: Ints, columns: Ints) -> Ints:
         """The places of some columns in some rows, 0 where they are not."""
-        wide = 1 + max(int(x.max(initial=0)) for x in (self.columns, columns))
-        key = self.rows * wide + self.columns
-        order = np.argsort(key)
-        asked = rows * wide + columns
-        at = np.minimum(np.searchsorted(key, asked, sorter=order), len(key) - 1)
-        if not len(key):
-            return np.zeros(len(asked), np.int64)
-        found = (key[order[at]] == asked) & (columns >= 0)
-        return np.where(found, self.ranks[order[at]], 0)
+        if not len(self.columns):
+            return np.zeros(len(rows), np.int64)
+        width = 1 + max(int(x.max(initial=0)) for x in (self.columns, columns))
+        keys, wanted = self.rows * width + self.columns, rows * width + columns
+        order = np.argsort(keys)
+        at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+        return np.where((keys[at] == wanted) & (columns >= 0), self.ranks[at], 0)
 
 
 def best(matrix: Any, depth: int) -> Ranking:
     """The best `depth` columns of each row; ties by column."""
     matrix = sparse.csr_array(matrix)
     count = np.diff(matrix.indptr).astype(np.int64)
-    able = matrix.data > 0
+    candidate = matrix.data > 0
     for row in np.flatnonzero(count > depth):
         # Long rows are cut before sorting, except for entries that may tie with the last one.
         part = slice(matrix.indptr[row], matrix.indptr[row + 1])
         last = np.partition(matrix.data[part], -depth)[-depth]
-        able[part] &= matrix.data[part] >= last - 10.0**-DECIMALS
-    rows = np.repeat(np.arange(len(count)), count)[able]
-    columns = matrix.indices[able].astype(np.int64)
-    scores = np.round(matrix.data[able], DECIMALS)
-    seen = scores > 0
-    return in_rows(rows[seen], columns[seen], scores[seen], size=len(count), depth=depth)
+        candidate[part] &= matrix.data[part] >= last - 10.0**-DECIMALS
+    rows = np.repeat(np.arange(len(count)), count)[candidate]
+    columns = matrix.indices[candidate].astype(np.int64)
+    scores = np.round(matrix.data[candidate], DECIMALS)
+    positive = scores > 0
+    return in_rows(
+        rows[positive], columns[positive], scores[positive], size=len(count), depth=depth
+    )
 
 
 def in_rows(
@@ -166,16 +175,16 @@ def in_rows(
     order = np.lexsort((columns if second is None else second, -np.round(scores, DECIMALS), row))
     row = row[order]
     starts = np.searchsorted(row, np.arange(size + 1))
-    kept = np.arange(len(row)) - starts[row] < depth
+    order = order[np.arange(len(row)) - starts[row] < depth]
     return Ranking(
         starts=np.concatenate([[0], np.cumsum(np.minimum(np.diff(starts), depth))]),
-        columns=columns[order][kept],
-        scores=scores[order][kept],
+        columns=columns[order],
+        scores=scores[order],
     )
 
 
 def concatenate(parts: Sequence[Ranking]) -> Ranking:
-    """Rankings of further rows after each other."""
+    """One ranking with the rows of all, in order."""
     if not parts:
         return Ranking(
             starts=np.zeros(1, np.int64), columns=np.zeros(0, np.int64), scores=np.zeros(0)
@@ -237,9 +246,11 @@ class Walker:
 
 def walkers_at(rows: Ints, size: int) -> Any:
     """A walker at each of these places; none for a place that is -1."""
-    known = np.flatnonzero(rows >= 0)
+    walkers = np.flatnonzero(rows >= 0)
     return sparse.csr_array(
-        (np.ones(len(known)), (known, rows[known])), shape=(len(rows), size), dtype=np.float64
+        (np.ones(len(walkers)), (walkers, rows[walkers])),
+        shape=(len(rows), size),
+        dtype=np.float64,
     )
 
 

@@ -16,34 +16,35 @@ from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.schema import count_of, lists_of
 
 Tables = Mapping[str, pa.Table]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
-def weights(table: pa.Table) -> npt.NDArray[np.float64]:
+def weights(table: pa.Table) -> Floats:
     """The weight of each row: its noisy count, at least 0; 1 where there are no counts."""
     count = count_of(table)
     if count is None:
         return np.ones(table.num_rows)
-    counts: npt.NDArray[np.float64] = table[count].to_numpy().astype(np.float64)
+    counts: Floats = table[count].to_numpy().astype(np.float64)
     return np.maximum(counts, 0.0)
 
 
 def texts(table: pa.Table, column: str) -> list[str]:
     """A column of texts as a list."""
-    found: list[str] = table[column].to_pylist()
-    return found
+    values: list[str] = table[column].to_pylist()
+    return values
 
 
-def completed(tables: Tables) -> dict[str, pa.Table]:
+def add_derived_tables(tables: Tables) -> dict[str, pa.Table]:
     """The tables with those derived from them: all from a log, pairs from sessions, words from queries."""
-    found = {name: table for name, table in tables.items() if lists_of(table) == "queries"}
-    if "log" in found:
-        for name, table in _of_log(found["log"]).items():
-            found.setdefault(name, table)
-    if "session" in found and "pair" not in found:
-        found["pair"] = _pairs(found["session"])
-    if "query" in found and "keyword" not in found:
-        found["keyword"] = _words(found["query"])
-    return found
+    result = {name: table for name, table in tables.items() if lists_of(table) == "queries"}
+    if "log" in result:
+        result |= {n: table for n, table in _of_log(result["log"]).items() if n not in result}
+    if "session" in result and "pair" not in result:
+        result["pair"] = _pairs(result["session"])
+    if "query" in result and "keyword" not in result:
+        result["keyword"] = _words(result["query"])
+    return result
 
 
 def _of_log(log: pa.Table) -> dict[str, pa.Table]:
@@ -51,20 +52,21 @@ def _of_log(log: pa.Table) -> dict[str, pa.Table]:
 
     Clicks of a log that says how often its users did something also have `rows`, the sum of that.
     """
-    made = {}
+    tables = {}
     for name, keys in (("query", ["query"]), ("click", ["query", "url"])):
-        held = log.filter(pc.is_valid(log[keys[-1]])).select(["user", *keys])
-        each = held.group_by(["user", *keys]).aggregate([])
-        made[name] = _sum_groups(each.group_by(keys).aggregate([("user", "count")]), "user_count")
+        rows = log.filter(pc.is_valid(log[keys[-1]]))
+        holdings = rows.group_by(["user", *keys]).aggregate([])
+        users = holdings.group_by(keys).aggregate([("user", "count")])
+        tables[name] = _sum_groups(users, "user_count")
     if "count" in log.column_names and (pc.max(log["count"]).as_py() or 0) > 1:
         clicks = log.filter(pc.is_valid(log["url"])).group_by(["query", "url"])
-        often = clicks.aggregate([("count", "sum")]).rename_columns({"count_sum": "rows"})
-        made["click"] = (
-            made["click"]
-            .join(often, ["query", "url"])
+        sums = clicks.aggregate([("count", "sum")]).rename_columns({"count_sum": "rows"})
+        tables["click"] = (
+            tables["click"]
+            .join(sums, ["query", "url"])
             .sort_by([("users", "descending"), ("query", "ascending"), ("url", "ascending")])
         )
-    return made
+    return tables
 
 
 def _pairs(sessions: pa.Table) -> pa.Table:
@@ -89,9 +91,9 @@ def _words(queries: pa.Table) -> pa.Table:
     """Each word with the sum of the counts of the published queries that contain it."""
     word, count = list[str](), list[float]()
     for query, users in zip(texts(queries, "query"), weights(queries), strict=True):
-        own = keywords(query)
-        word += own
-        count += [users] * len(own)
+        words = keywords(query)
+        word += words
+        count += [users] * len(words)
     table = pa.table(
         {"keyword": pa.array(word, pa.string()), "users": pa.array(count, pa.float64())}
     )

@@ -7,13 +7,11 @@ come from the release.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.models.derived_tables import weights
-
-Ints = npt.NDArray[np.int64]
+from murmurlog.bundle.models.click_graph import places
+from murmurlog.bundle.models.derived_tables import Ints, weights
 
 POSTING = 8  # bytes
 LONGEST = 200_000  # postings of a list that are kept in memory
@@ -21,17 +19,16 @@ LONGEST = 200_000  # postings of a list that are kept in memory
 
 @dataclass(frozen=True, kw_only=True)
 class Index:
-    """How many documents hold each word."""
+    """The length of each word's posting list: how many documents contain the word."""
 
     words: pa.Array
     lengths: Ints
 
     def of(self, words: pa.Array | pa.ChunkedArray) -> Ints:
         """The lengths of these words' lists. A word that is not listed counts as in one document."""
-        place = pc.index_in(words, value_set=self.words)
-        known = pc.is_valid(place).to_numpy(zero_copy_only=False)
-        lengths = np.ones(len(known), np.int64)
-        lengths[known] = self.lengths[pc.drop_null(place).to_numpy()]
+        place = places(words, self.words)
+        lengths = np.ones(len(place), np.int64)
+        lengths[place >= 0] = self.lengths[place[place >= 0]]
         return np.maximum(lengths, 1)
 
     @property
@@ -51,23 +48,23 @@ def words_to_cache(keywords: pa.Table, index: Index, memory: int) -> pa.Array:
     Words are chosen by frequency divided by the number of documents, ties by text. A list that no
     longer fits is skipped. Words without a positive count are not chosen.
     """
-    often = weights(keywords)
+    frequency = weights(keywords)
     length = index.of(keywords["keyword"])
-    worth = pa.table({"word": keywords["keyword"], "worth": pa.array(often / length)})
+    worth = pa.table({"word": keywords["keyword"], "worth": pa.array(frequency / length)})
     order = pc.sort_indices(worth, sort_keys=[("worth", "descending"), ("word", "ascending")])
     order = order.to_numpy()
-    order = order[often[order] > 0]
-    kept = order[_pack(bytes_of_lists(length[order]), memory)]
-    return pc.take(keywords["keyword"], pa.array(kept)).combine_chunks()
+    order = order[frequency[order] > 0]
+    chosen = order[_pack(bytes_of_lists(length[order]), memory)]
+    return pc.take(keywords["keyword"], pa.array(chosen)).combine_chunks()
 
 
 def _pack(sizes: Ints, room: int) -> Ints:
     """The positions chosen in order, each if it still fits into `room`."""
-    todo, taken = np.arange(len(sizes)), [np.zeros(0, np.int64)]
-    while len(todo := todo[sizes[todo] <= room]):
-        filled = np.cumsum(sizes[todo])
+    rest, chosen = np.arange(len(sizes)), [np.zeros(0, np.int64)]
+    while len(rest := rest[sizes[rest] <= room]):
+        filled = np.cumsum(sizes[rest])
         fit = int(np.searchsorted(filled, room, side="right"))
-        taken.append(todo[:fit])
+        chosen.append(rest[:fit])
         room -= int(filled[fit - 1])
-        todo = todo[fit + 1 :]  # the one at `fit` does not fit, and never will
-    return np.concatenate(taken)
+        rest = rest[fit + 1 :]  # the list at `fit` does not fit, and never will
+    return np.concatenate(chosen)

@@ -7,15 +7,12 @@ Sees published sets only.
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from murmurlog.bundle.models.derived_tables import weights
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from murmurlog.bundle.models.click_graph import places
+from murmurlog.bundle.models.derived_tables import Floats, Ints, weights
 
 BLOCK = 256  # queries whose sums are in memory at a time
 
@@ -26,8 +23,10 @@ class RelatedQueries:
     def __init__(self, *, texts: pa.Array, of: Ints, item: Ints, counts: Floats) -> None:
         """`of` and `item`: the set and the query of each pair of the two; a set has a query once."""
         self.texts = texts
-        ones, shape = np.ones(len(item)), (len(counts), len(texts))
-        self._sets: sparse.csr_array = sparse.csr_array((ones, (of, item)), shape=shape)
+        shape = (len(counts), len(texts))
+        self._sets: sparse.csr_array = sparse.csr_array(
+            (np.ones(len(item)), (of, item)), shape=shape
+        )
         self._of: sparse.csr_array = sparse.csr_array((counts[of], (item, of)), shape=shape[::-1])
 
     @classmethod
@@ -44,20 +43,19 @@ class RelatedQueries:
 
     def numbers(self, texts: pa.Array) -> Ints:
         """The numbers of queries; -1 for those in no set."""
-        found: Ints = pc.index_in(texts, value_set=self.texts).fill_null(-1).to_numpy()
-        return found.astype(np.int64)
+        return places(texts, self.texts)
 
-    def best(self, asked: Ints, k: int) -> Ints:
-        """The k best queries for each number asked, a row each; -1 where there are no more."""
-        found = np.full((len(asked), k), -1, np.int64)
-        known = np.flatnonzero(asked >= 0)
-        for start in range(0, len(known), BLOCK):
-            rows = known[start : start + BLOCK]
-            sums = self._of[asked[rows]] @ self._sets
+    def best(self, queries: Ints, k: int) -> Ints:
+        """The k best queries for each number of a query, a row each; -1 where there are no more."""
+        best = np.full((len(queries), k), -1, np.int64)
+        in_sets = np.flatnonzero(queries >= 0)
+        for start in range(0, len(in_sets), BLOCK):
+            rows = in_sets[start : start + BLOCK]
+            sums = self._of[queries[rows]] @ self._sets
             for row, first, last in zip(rows, sums.indptr, sums.indptr[1:], strict=False):
                 item, value = sums.indices[first:last], sums.data[first:last]
-                other = (item != asked[row]) & (value > 0)
+                other = (item != queries[row]) & (value > 0)
                 item, value = item[other], value[other]
                 order = np.lexsort((item, -value))[:k]
-                found[row, : len(order)] = item[order]
-        return found
+                best[row, : len(order)] = item[order]
+        return best

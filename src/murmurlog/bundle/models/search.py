@@ -12,7 +12,6 @@ from scipy import sparse
 from murmurlog.bundle.models.click_graph import (
     BLOCK,
     ClickGraph,
-    Ints,
     Ranking,
     best,
     click_graph,
@@ -22,7 +21,7 @@ from murmurlog.bundle.models.click_graph import (
     prune,
     walkers_at,
 )
-from murmurlog.bundle.models.derived_tables import Tables
+from murmurlog.bundle.models.derived_tables import Ints, Tables
 
 STAYS = 0.1  # self-transition of a query
 STEPS = 10
@@ -72,9 +71,9 @@ def merge_feedback(original: Ranking, feedback: Ranking) -> Ranking:
     A url at rank O of the original and rank I of the feedback, both from 1, gets the score
     lambda / (I + 1) + (1 - lambda) / (O + 1), one without feedback 1 / (O + 1).
     """
-    fed = feedback.rank_of(original.rows, original.columns)
+    rank = feedback.rank_of(original.rows, original.columns)
     first = 1 / (original.ranks + 1)
-    scores = np.where(fed > 0, FEEDBACK / (fed + 1) + (1 - FEEDBACK) * first, first)
+    scores = np.where(rank > 0, FEEDBACK / (rank + 1) + (1 - FEEDBACK) * first, first)
     size, depth = len(original.lengths), int(original.lengths.max(initial=0))
     # Ties keep the original order.
     return in_rows(

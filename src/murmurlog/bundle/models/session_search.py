@@ -14,16 +14,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.bundle.models.click_graph import DECIMALS, Ranking, in_rows, places
-from murmurlog.bundle.models.derived_tables import Tables
+from murmurlog.bundle.models.derived_tables import Floats, Ints, Tables
 from murmurlog.bundle.models.search import Searcher
 from murmurlog.bundle.models.suggestion import later_pairs
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Links = Literal["clicks", "pairs", "sessions"]
 
 GAMMA = 0.92
@@ -56,48 +53,49 @@ class SessionSearcher:
     ) -> list[tuple[str, float]]:
         """The k best urls for a session of these queries, the last one last, with their scores."""
         at = np.arange(len(queries))
-        asked = SessionQueries(session=np.zeros_like(at), query=at, after=at[::-1], sessions=1)
-        ranked = self.rank_each(pa.array(queries, pa.string()))
-        (found,) = combine_rankings(ranked, asked, k, [gamma])
-        return found.row(0, self.urls)
+        session = SessionQueries(session=np.zeros_like(at), query=at, after=at[::-1], sessions=1)
+        rankings = self.rank_each(pa.array(queries, pa.string()))
+        (combined,) = combine_rankings(rankings, session, k, [gamma])
+        return combined.row(0, self.urls)
 
     def rank_each(self, queries: pa.Array) -> Ranking:
-        """What the walk finds for each query alone; nothing for one that is not published."""
+        """The ranking for each query alone; empty for a query that is not published."""
         rows = places(queries, self._searcher.graph.queries)
-        known = rows >= 0  # walks from unpublished queries would find nothing
-        found = self._searcher.rank_rows(rows[known], DEPTH)
+        published = rows >= 0  # a walk from an unpublished query would reach nothing
+        ranking = self._searcher.rank_rows(rows[published], DEPTH)
         lengths = np.zeros(len(rows), np.int64)
-        lengths[known] = found.lengths
+        lengths[published] = ranking.lengths
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        return Ranking(starts=starts, columns=found.columns, scores=found.scores)
+        return Ranking(starts=starts, columns=ranking.columns, scores=ranking.scores)
 
 
 def link_queries(tables: Tables, links: Links) -> dict[str, pa.Table]:
     """The click table, and a pair table with what links its queries."""
-    own = {name: tables[name] for name in ("click", "pair") if name in tables}
+    names = ("click", "pair") if links == "pairs" else ("click",)
+    linked = {name: tables[name] for name in names if name in tables}
     if links == "sessions":
-        own["pair"] = later_pairs(tables["session"])
-    elif links == "clicks":
-        own.pop("pair", None)
-    return own
+        linked["pair"] = later_pairs(tables["session"])
+    return linked
 
 
 def combine_rankings(
-    ranked: Ranking, asked: SessionQueries, k: int, gammas: Sequence[float]
+    ranking: Ranking, queries: SessionQueries, k: int, gammas: Sequence[float]
 ) -> list[Ranking]:
-    """The k best urls of each session by (4.13), once for each gamma; equals by text."""
-    count = ranked.lengths[asked.query]
+    """The k best urls of each session by (4.13), once for each gamma; ties by text."""
+    count = ranking.lengths[queries.query]
     entry = np.repeat(np.arange(len(count)), count)
     place = np.arange(len(entry)) - np.repeat(np.cumsum(count) - count, count)
-    url = ranked.columns[ranked.starts[asked.query[entry]] + place]
+    url = ranking.columns[ranking.starts[queries.query[entry]] + place]
     size = int(url.max(initial=0)) + 1
-    pairs, which = np.unique(asked.session[entry] * size + url, return_inverse=True)
+    pairs, pair = np.unique(queries.session[entry] * size + url, return_inverse=True)
     session, url = np.divmod(pairs, size)
-    found = []
+    combined = []
     for gamma in gammas:
-        part: Floats = np.power(float(gamma), asked.after[entry]) / (place + 1)
-        score = np.bincount(which, weights=part, minlength=len(pairs)).astype(np.float64)
+        part: Floats = np.power(float(gamma), queries.after[entry]) / (place + 1)
+        score = np.bincount(pair, weights=part, minlength=len(pairs)).astype(np.float64)
         score = np.round(score, DECIMALS)
-        kept = score > 0  # with gamma = 0 only the last query counts
-        found.append(in_rows(session[kept], url[kept], score[kept], size=asked.sessions, depth=k))
-    return found
+        rows = np.flatnonzero(score > 0)  # with gamma = 0 only the last query counts
+        combined.append(
+            in_rows(session[rows], url[rows], score[rows], size=queries.sessions, depth=k)
+        )
+    return combined

@@ -11,14 +11,13 @@ from scipy.sparse import csgraph
 from murmurlog.bundle.keys import clean_url
 from murmurlog.bundle.models.click_graph import (
     ClickGraph,
-    Ints,
     best,
     click_graph,
     normalise,
     places,
     walkers_at,
 )
-from murmurlog.bundle.models.derived_tables import Tables
+from murmurlog.bundle.models.derived_tables import Ints, Tables
 
 MERGE = 0.5
 SLACK = 1e-9  # tolerance for sums of shares that are exactly one half
@@ -60,14 +59,14 @@ def clusters(graph: ClickGraph, sites: list[str]) -> Ints:
     0.5 (single link), so a cluster is a connected part of the graph of such pairs.
     """
     place = places(sites, graph.urls)
-    known = np.flatnonzero(place >= 0)
-    clicks = graph.clicks.T.tocsr()[place[known]]
+    published = np.flatnonzero(place >= 0)
+    clicks = graph.clicks.T.tocsr()[place[published]]
     share = normalise(clicks) @ (clicks > 0).astype(np.float64).T
-    alike = sparse.csr_array(share.minimum(share.T))
-    alike.data[alike.data < MERGE - SLACK] = 0.0
-    alike.eliminate_zeros()
+    similarity = sparse.csr_array(share.minimum(share.T))
+    similarity.data[similarity.data < MERGE - SLACK] = 0.0
+    similarity.eliminate_zeros()
     numbers = np.full(len(sites), -1, np.int64)
-    numbers[known] = csgraph.connected_components(alike, directed=False)[1]
+    numbers[published] = csgraph.connected_components(similarity, directed=False)[1]
     return numbers
 
 
@@ -80,17 +79,16 @@ def topics_of(
     first topic in alphabetical order.
     """
     topics = sorted(set(directory.values()))
-    listed = list(directory)
-    site = places(listed, graph.urls)
+    site = places(list(directory), graph.urls)
     topic = np.searchsorted(topics, list(directory.values()))
-    known = site >= 0
+    published = site >= 0
     about = sparse.csr_array(
-        (np.ones(int(known.sum())), (site[known], topic[known])),
+        (np.ones(int(published.sum())), (site[published], topic[published])),
         shape=(len(graph.urls), len(topics)),
     )
     rows = places(queries, graph.queries)
-    found = best(walkers_at(rows, len(graph.queries)) @ graph.clicks @ about, 1)
+    ranking = best(walkers_at(rows, len(graph.queries)) @ graph.clicks @ about, 1)
     answer: list[str | None] = [None] * len(rows)
-    for row, column in zip(found.rows, found.columns, strict=True):
+    for row, column in zip(ranking.rows, ranking.columns, strict=True):
         answer[row] = topics[column]
     return answer

@@ -11,12 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.models.click_graph import places
-from murmurlog.bundle.models.derived_tables import weights
+from murmurlog.bundle.models.click_graph import places, sum_by_place
+from murmurlog.bundle.models.derived_tables import Ints, weights
 from murmurlog.bundle.schema import count_of
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 FARTHEST = 2  # how many letters a correction changes at most
 
@@ -31,41 +28,35 @@ def corrections(tables: Mapping[str, pa.Table]) -> dict[str, str]:
     """
     queries, pairs = tables["query"], tables["pair"]
     names = queries["query"].combine_chunks()
-    asked = weights(queries)
+    users = weights(queries)
     first, second = (places(pairs[name], names) for name in ("query", "next_query"))
-    went = weights(pairs)
-    gone, clicks = _sums(first, went, len(asked)), np.zeros(len(asked))
+    pair_users = weights(pairs)
+    continued, clicks = sum_by_place(first, pair_users, len(users)), np.zeros(len(users))
     if "click" in tables:
         at = places(tables["click"]["query"], names)
-        clicks = _sums(at, weights(tables["click"]), len(asked))
+        clicks = sum_by_place(at, weights(tables["click"]), len(users))
     # Pairs of published queries, from one that looks misspelled to a more frequent one.
-    rows = np.flatnonzero((first >= 0) & (second >= 0) & (went > 0))
-    rows = rows[(gone > clicks)[first[rows]]]
+    rows = np.flatnonzero((first >= 0) & (second >= 0) & (pair_users > 0))
+    rows = rows[(continued > clicks)[first[rows]]]
     if count_of(queries):
-        rows = rows[asked[second[rows]] > asked[first[rows]]]
+        rows = rows[users[second[rows]] > users[first[rows]]]
     a, b = (pc.take(names, pa.array(side[rows])) for side in (first, second))
     rows = rows[distances(a.to_pylist(), b.to_pylist(), FARTHEST) <= FARTHEST]
     order = pc.sort_indices(
         pa.table(
             {
-                "went": went[rows],
-                "asked": asked[second[rows]],
+                "pair_users": pair_users[rows],
+                "users": users[second[rows]],
                 "text": pc.take(names, pa.array(second[rows])),
             }
         ),
-        sort_keys=[("went", "descending"), ("asked", "descending"), ("text", "ascending")],
+        sort_keys=[("pair_users", "descending"), ("users", "descending"), ("text", "ascending")],
     ).to_numpy()
     rows = rows[order]
     _, best = np.unique(first[rows], return_index=True)
     rows = rows[np.sort(best)]
     wrong, right = (pc.take(names, pa.array(side[rows])).to_pylist() for side in (first, second))
     return dict(zip(wrong, right, strict=True))
-
-
-def _sums(places: Ints, weight: Floats, size: int) -> Floats:
-    """The sum of weights at each place; -1 is ignored."""
-    found: Floats = np.bincount(places + 1, weight, size + 1)[1:].astype(np.float64)
-    return found
 
 
 def distances(ours: Sequence[str], theirs: Sequence[str], most: int) -> Ints:
@@ -78,31 +69,31 @@ def distances(ours: Sequence[str], theirs: Sequence[str], most: int) -> Ints:
     a, start_a, long_a = _characters(ours)
     b, start_b, long_b = _characters(theirs)
     result = np.full(len(ours), far, np.int64)
-    todo = np.flatnonzero(np.abs(long_a - long_b) <= most)
+    open_pairs = np.flatnonzero(np.abs(long_a - long_b) <= most)
     shifts = np.arange(-most, most + 1)
-    band = np.where(shifts >= 0, shifts, far)[None, :].repeat(len(todo), axis=0)
-    step = 0  # how many characters of ours were looked at; band: theirs up to step + shift
-    while len(todo):
-        done = long_a[todo] == step
-        ends = long_b[todo[done]] - long_a[todo[done]] + most
-        result[todo[done]] = np.minimum(band[done, ends], far)
-        todo, band = todo[~done], band[~done]
-        letter = a[start_a[todo] + step]
+    band = np.where(shifts >= 0, shifts, far)[None, :].repeat(len(open_pairs), axis=0)
+    step = 0  # characters of `ours` that are compared; band: `theirs` up to step + shift
+    while len(open_pairs):
+        done = long_a[open_pairs] == step
+        ends = long_b[open_pairs[done]] - long_a[open_pairs[done]] + most
+        result[open_pairs[done]] = np.minimum(band[done, ends], far)
+        open_pairs, band = open_pairs[~done], band[~done]
+        letter = a[start_a[open_pairs] + step]
         step += 1
-        old = np.column_stack([band, np.full(len(todo), far)])
+        old = np.column_stack([band, np.full(len(open_pairs), far)])
         for place, shift in enumerate(shifts):
-            at = step + shift  # how many of theirs
-            inside = (at >= 0) & (at <= long_b[todo])
-            last = b[np.clip(start_b[todo] + at - 1, 0, len(b) - 1)]
+            at = step + shift  # how many of `theirs`
+            inside = (at >= 0) & (at <= long_b[open_pairs])
+            last = b[np.clip(start_b[open_pairs] + at - 1, 0, len(b) - 1)]
             equal = (letter == last) & (at >= 1)
             value = np.minimum(old[:, place] + ~equal, old[:, place + 1] + 1)
             if place:
                 value = np.minimum(value, band[:, place - 1] + 1)
             if at == 0:
-                value = np.full(len(todo), step)
+                value = np.full(len(open_pairs), step)
             band[:, place] = np.where(inside, np.minimum(value, far), far)
         close = band.min(axis=1, initial=far) < far
-        todo, band = todo[close], band[close]
+        open_pairs, band = open_pairs[close], band[close]
     return result
 
 

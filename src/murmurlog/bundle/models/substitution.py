@@ -13,12 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import chdtri, xlogy
 
-from murmurlog.bundle.models.click_graph import places
-from murmurlog.bundle.models.derived_tables import weights
+from murmurlog.bundle.models.click_graph import places, sum_by_place
+from murmurlog.bundle.models.derived_tables import Floats, Ints, weights
 from murmurlog.bundle.schema import count_of
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 JOINED = 3.0  # mutual information of adjacent words of one phrase: 20 times as often as by chance
 RISK = 0.05  # that one of all pairs passes the test by chance
@@ -39,7 +36,7 @@ class Phrases:
         code = places(words, self.words)
         begins = np.zeros(len(code) + 1, bool)
         begins[ends] = True
-        both = np.zeros(len(code), bool)  # whether a word is known, and the one before it
+        both = np.zeros(len(code), bool)  # whether a word and the word before it are published
         both[1:] = (code[1:] >= 0) & (code[:-1] >= 0)
         key = np.where(both, np.roll(code, 1) * len(self.words) + code, -1)
         begins[:-1] |= ~_among(key, self.joined)
@@ -57,16 +54,17 @@ def learn_phrases(queries: pa.Table) -> Phrases:
     coded = words.dictionary_encode()
     code, size = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
     weight = np.repeat(_evidence(queries), np.diff(ends))
-    alone = _sums(code, weight, size)
+    words_weight = sum_by_place(code, weight, size)
     inner = np.ones(len(code), bool)
     inner[ends[:-1][np.diff(ends) > 0]] = False  # a first word follows nothing
     at = np.flatnonzero(inner)
-    keys, back = np.unique(code[at - 1] * size + code[at], return_inverse=True)
-    together = _sums(back, weight[at], len(keys))
-    often = together >= FEWEST
-    keys, together = keys[often], together[often]
-    share = together / max(weight[at].sum(), 1.0)
-    chance = (alone[keys // size] * alone[keys % size]) / max(alone.sum(), 1.0) ** 2
+    keys, pair = np.unique(code[at - 1] * size + code[at], return_inverse=True)
+    pairs_weight = sum_by_place(pair, weight[at], len(keys))
+    frequent = pairs_weight >= FEWEST
+    keys, pairs_weight = keys[frequent], pairs_weight[frequent]
+    share = pairs_weight / max(weight[at].sum(), 1.0)
+    chance = words_weight[keys // size] * words_weight[keys % size]
+    chance /= max(words_weight.sum(), 1.0) ** 2
     information = np.log(share / chance)
     return Phrases(words=coded.dictionary, joined=keys[information > JOINED])
 
@@ -84,30 +82,29 @@ class Followers:
         first, last = int(self.start[number]), int(self.start[number + 1])
         return slice(first, min(last, first + most))
 
-    @property
-    def some(self) -> npt.NDArray[np.bool_]:
-        """The numbers that have followers."""
-        return np.diff(self.start) > 0
+    def has(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """Which of the numbers have followers; -1 has none."""
+        return np.append(np.diff(self.start) > 0, False)[numbers]
 
 
 def followers(
-    first: Ints, second: Ints, weight: Floats, *, texts: pa.Array, asked: float
+    first: Ints, second: Ints, weight: Floats, *, texts: pa.Array, query_total: float
 ) -> Followers:
     """The pairs of numbers of texts, each pair once, that pass the test of independence.
 
-    `asked` is the total count of all queries: the few published pairs alone would not give the
-    frequencies expected by chance. The level of each test has a Bonferroni correction for the number
-    of pairs. Equal ratios are ordered by text.
+    `query_total` is the count of all queries together: the few published pairs alone would not give
+    the frequencies expected by chance. The level of each test has a Bonferroni correction for the
+    number of pairs. Equal ratios are ordered by text.
     """
     size = len(texts)
     significant = chdtri(1, RISK / max(1, len(first)))  # chi-squared, one degree of freedom
-    row, column = _sums(first, weight, size), _sums(second, weight, size)
-    total = max(asked, float(weight.sum()))
-    kept = np.flatnonzero(weight >= FEWEST)
-    first, second, weight = first[kept], second[kept], weight[kept]
+    row, column = (sum_by_place(side, weight, size) for side in (first, second))
+    total = max(query_total, float(weight.sum()))
+    frequent = np.flatnonzero(weight >= FEWEST)
+    first, second, weight = first[frequent], second[frequent], weight[frequent]
     ratio = likelihood_ratio(weight, row[first], column[second], total)
-    kept = (ratio > significant) & (weight * total > row[first] * column[second])
-    first, second, ratio = first[kept], second[kept], ratio[kept]
+    passed = (ratio > significant) & (weight * total > row[first] * column[second])
+    first, second, ratio = first[passed], second[passed], ratio[passed]
     different, place = np.unique(second, return_inverse=True)
     rank = np.empty(len(different), np.int64)
     rank[pc.sort_indices(texts.take(pa.array(different))).to_numpy()] = np.arange(len(different))
@@ -139,23 +136,21 @@ class Substitutions:
         coded = pa.concat_arrays(sides).dictionary_encode()
         code, self._texts = coded.indices.to_numpy().astype(np.int64), coded.dictionary
         first, second, weight = code[: len(pairs)], code[len(pairs) :], _evidence(pairs)
-        asked = float(_evidence(queries).sum())
-        self._whole = followers(first, second, weight, texts=self._texts, asked=asked)
+        total = float(_evidence(queries).sum())
+        self._whole = followers(first, second, weight, texts=self._texts, query_total=total)
         phrases, ends = self._phrases.cut(self._texts)
         parts = phrases.dictionary_encode()
         self._parts = parts.dictionary
-        cut = parts.indices.to_numpy().astype(np.int64)
-        changed = _changes(first, second, weight, cut, ends, len(self._parts))
-        self._changed = followers(*changed, texts=self._parts, asked=asked)
+        code = parts.indices.to_numpy().astype(np.int64)
+        changes = _changes(first, second, weight, code, ends, len(self._parts))
+        self._changed = followers(*changes, texts=self._parts, query_total=total)
 
     def answers(self, questions: pa.Array) -> npt.NDArray[np.bool_]:
         """Which questions have a substitution."""
-        whole = places(questions, self._texts)
-        found = _has(self._whole, whole)
         phrases, ends = self._phrases.cut(questions)
-        some = _has(self._changed, places(phrases, self._parts))
-        before = np.concatenate([[0], np.cumsum(some)])
-        return found | (np.diff(before[ends]) > 0)
+        changeable = self._changed.has(places(phrases, self._parts))
+        before = np.concatenate([[0], np.cumsum(changeable)])
+        return self._whole.has(places(questions, self._texts)) | (np.diff(before[ends]) > 0)
 
     def top(self, questions: pa.Array, most: int) -> list[list[str]]:
         """The best substitutions of each question, at most `most`.
@@ -165,21 +160,21 @@ class Substitutions:
         """
         whole = places(questions, self._texts)
         phrases, ends = self._phrases.cut(questions)
-        number, cut = places(phrases, self._parts), phrases.to_pylist()
+        number, texts = places(phrases, self._parts), phrases.to_pylist()
         return [
-            self._best(int(at), cut[begin:end], number[begin:end], most)
+            self._best(int(at), texts[begin:end], number[begin:end], most)
             for at, begin, end in zip(whole, ends[:-1], ends[1:], strict=True)
         ]
 
-    def _best(self, whole: int, cut: list[str], numbers: Ints, most: int) -> list[str]:
-        """The substitutions of one question, given by its phrases."""
+    def _best(self, whole: int, phrases: list[str], numbers: Ints, most: int) -> list[str]:
+        """The substitutions of one question, from its phrases."""
         best = list[str]()
         if whole >= 0:
             near = self._whole.of(whole, most)
             best = self._texts.take(pa.array(self._whole.follower[near])).to_pylist()
         if len(best) == most:
             return best
-        made = list[tuple[float, str]]()
+        changed = list[tuple[float, str]]()
         for place, number in enumerate(numbers):
             if number < 0:
                 continue
@@ -187,55 +182,48 @@ class Substitutions:
             near = self._changed.of(int(number), 2 * most)
             other = self._parts.take(pa.array(self._changed.follower[near])).to_pylist()
             for phrase, ratio in zip(other, self._changed.ratio[near], strict=True):
-                made.append((-ratio, " ".join([*cut[:place], phrase, *cut[place + 1 :]])))
-        return list(dict.fromkeys([*best, *(text for _, text in sorted(made))]))[:most]
+                text = " ".join([*phrases[:place], phrase, *phrases[place + 1 :]])
+                changed.append((-ratio, text))
+        return list(dict.fromkeys([*best, *(text for _, text in sorted(changed))]))[:most]
 
 
 def _changes(
-    first: Ints, second: Ints, weight: Floats, cut: Ints, ends: Ints, size: int
+    first: Ints, second: Ints, weight: Floats, phrases: Ints, ends: Ints, size: int
 ) -> tuple[Ints, Ints, Floats]:
     """Pairs of a phrase and its replacement, with the weight of all pairs of queries that have them.
 
     From pairs of queries that differ in one phrase each; phrases that both have are ignored.
     """
-    many = np.diff(ends)
-    keys, found = list[Ints](), list[Floats]()
+    lengths = np.diff(ends)
+    keys, key_weights = [np.zeros(0, np.int64)], [np.zeros(0)]
     for begin in range(0, len(first), PORTION):
         part = slice(begin, begin + PORTION)
-        a, b = many[first[part]], many[second[part]]
+        a, b = lengths[first[part]], lengths[second[part]]
         pair = np.repeat(np.arange(len(a)), a * b)  # one row for a phrase of each side
         within = np.arange(len(pair)) - np.repeat(np.cumsum(a * b) - a * b, a * b)
-        one, other = within // b[pair], within % b[pair]
-        left, right = (
-            cut[ends[first[part]][pair] + one],
-            cut[ends[second[part]][pair] + other],
+        left, right = within // b[pair], within % b[pair]  # places in the two queries
+        left_phrase = phrases[ends[first[part]][pair] + left]
+        right_phrase = phrases[ends[second[part]][pair] + right]
+        same = left_phrase == right_phrase
+        left, right = (np.cumsum(a) - a)[pair] + left, (np.cumsum(b) - b)[pair] + right
+        left_only, right_only = np.ones(a.sum(), bool), np.ones(b.sum(), bool)
+        left_only[left[same]] = False
+        right_only[right[same]] = False
+        different = (
+            np.bincount(np.repeat(np.arange(len(n)), n)[only], minlength=len(n))
+            for n, only in ((a, left_only), (b, right_only))
         )
-        place_one, place_other = (np.cumsum(a) - a)[pair] + one, (np.cumsum(b) - b)[pair] + other
-        same = left == right
-        kept_one, kept_other = np.zeros(a.sum(), bool), np.zeros(b.sum(), bool)
-        kept_one[place_one[same]] = True
-        kept_other[place_other[same]] = True
-        single = (_sums(np.repeat(np.arange(len(a)), a), ~kept_one, len(a)) == 1) & (
-            _sums(np.repeat(np.arange(len(b)), b), ~kept_other, len(b)) == 1
-        )
-        rows = np.flatnonzero(single[pair] & ~kept_one[place_one] & ~kept_other[place_other])
-        keys.append(left[rows] * size + right[rows])
-        found.append(weight[part][pair[rows]])
-    if not keys:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    key, back = np.unique(np.concatenate(keys), return_inverse=True)
-    return key // size, key % size, _sums(back, np.concatenate(found), len(key))
+        single = np.logical_and(*(count == 1 for count in different))
+        rows = np.flatnonzero(single[pair] & left_only[left] & right_only[right])
+        keys.append(left_phrase[rows] * size + right_phrase[rows])
+        key_weights.append(weight[part][pair[rows]])
+    key, place = np.unique(np.concatenate(keys), return_inverse=True)
+    return key // size, key % size, sum_by_place(place, np.concatenate(key_weights), len(key))
 
 
 def _evidence(table: pa.Table) -> Floats:
     """The counts of a table; FEWEST for each row of a table without counts, since it was published."""
     return weights(table) if count_of(table) else np.full(len(table), FEWEST)
-
-
-def _sums(numbers: Ints, weight: Floats | npt.NDArray[np.bool_], size: int) -> Floats:
-    """The weight of each number below `size`."""
-    found: Floats = np.bincount(numbers, weight, size).astype(np.float64)
-    return found
 
 
 def _words(texts: pa.Array) -> tuple[pa.Array, Ints]:
@@ -252,8 +240,3 @@ def _among(keys: Ints, ordered: Ints) -> npt.NDArray[np.bool_]:
         return np.zeros(len(keys), bool)
     place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
     return np.asarray(ordered[place] == keys)
-
-
-def _has(lists: Followers, numbers: Ints) -> npt.NDArray[np.bool_]:
-    """Which of the numbers have followers; -1 has none."""
-    return np.append(lists.some, False)[numbers]

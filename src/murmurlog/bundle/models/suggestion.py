@@ -16,17 +16,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
 from murmurlog.bundle.models.click_graph import DECIMALS, normalise, places, sum_matrix
-from murmurlog.bundle.models.derived_tables import Tables, weights
+from murmurlog.bundle.models.derived_tables import Floats, Ints, Tables, weights
 from murmurlog.bundle.schema import lists_of
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 LAMBDA = 0.5
 BLOCK = 256  # queries whose neighbours are in memory at a time
@@ -56,9 +52,9 @@ class Suggester:
 
     def __init__(self, tables: Tables, *, sessions: bool | None = None) -> None:
         """`sessions`: take the flow from the session table or not; None: if there is one."""
-        listed = "session" in tables and lists_of(tables["session"]) == "queries"
-        use = listed if sessions is None else sessions
-        pairs = later_pairs(tables["session"]) if use else tables.get("pair")
+        if sessions is None:
+            sessions = "session" in tables and lists_of(tables["session"]) == "queries"
+        pairs = later_pairs(tables["session"]) if sessions else tables.get("pair")
         self.queries = _queries(tables, pairs)
         self.flow = normalise(self._flow(pairs))
         self.clicks = _unit_rows(self._clicks(tables.get("click")))
@@ -66,41 +62,42 @@ class Suggester:
 
     def suggest(self, query: str, k: int = 10, *, lam: float = LAMBDA) -> list[tuple[str, float]]:
         """The k best suggestions after a query with their P, the best first."""
-        (found,) = self.candidates(np.array([self._number.get(query, -1)]), k)
-        number, score = found.rank(lam, k)
+        (candidates,) = self.candidates(np.array([self._number.get(query, -1)]), k)
+        number, score = candidates.rank(lam, k)
         texts = self.queries.take(pa.array(number)).to_pylist()
         return list(zip(texts, score.tolist(), strict=True))
 
-    def suggest_all(self, asked: Ints, k: int, lambdas: Sequence[float]) -> Ints:
+    def suggest_all(self, queries: Ints, k: int, lambdas: Sequence[float]) -> Ints:
         """The numbers of the k best after each query, for each lambda; -1 where there are fewer."""
-        best = np.full((len(asked), len(lambdas), k), -1, np.int64)
-        for row, found in enumerate(self.candidates(asked, k)):
+        best = np.full((len(queries), len(lambdas), k), -1, np.int64)
+        for row, candidates in enumerate(self.candidates(queries, k)):
             for column, lam in enumerate(lambdas):
-                number, _ = found.rank(lam, k)
+                number, _ = candidates.rank(lam, k)
                 best[row, column, : len(number)] = number
         return best
 
     def numbers(self, texts: pa.Array) -> Ints:
-        """The numbers of queries; -1 for one that is not published."""
+        """The numbers of queries; -1 for a query that is not published."""
         return places(texts, self.queries)
 
-    def candidates(self, asked: Ints, k: int) -> Iterator[Candidates]:
+    def candidates(self, queries: Ints, k: int) -> Iterator[Candidates]:
         """For each query all candidates that can be among its k best at any lambda."""
-        known = self._known(asked[asked >= 0], k)
-        return (next(known) if number >= 0 else NOTHING for number in asked)
+        candidates = self._candidates(queries[queries >= 0], k)
+        return (next(candidates) if number >= 0 else NOTHING for number in queries)
 
-    def _known(self, asked: Ints, k: int) -> Iterator[Candidates]:
+    def _candidates(self, queries: Ints, k: int) -> Iterator[Candidates]:
+        """The candidates of published queries."""
         similarity, flow = np.zeros(len(self.queries)), np.zeros(len(self.queries))
-        for begin in range(0, len(asked), BLOCK):
-            block = asked[begin : begin + BLOCK]
-            alike, after = self.clicks[block] @ self._clicked, self.flow[block]
+        for begin in range(0, len(queries), BLOCK):
+            block = queries[begin : begin + BLOCK]
+            alike, next_queries = self.clicks[block] @ self._clicked, self.flow[block]
             for row, number in enumerate(block):
-                clicked, followed = _columns(alike, row), _columns(after, row)
+                clicked, followed = _columns(alike, row), _columns(next_queries, row)
                 similarity[clicked] = np.round(alike.data[_places(alike, row)], DECIMALS)
-                flow[followed] = np.round(after.data[_places(after, row)], DECIMALS)
+                flow[followed] = np.round(next_queries.data[_places(next_queries, row)], DECIMALS)
                 similarity[number] = flow[number] = 0.0
-                kept = _kept(similarity, flow, np.sort(clicked), np.sort(followed), k)
-                yield Candidates(number=kept, similarity=similarity[kept], flow=flow[kept])
+                best = _select(similarity, flow, np.sort(clicked), np.sort(followed), k)
+                yield Candidates(number=best, similarity=similarity[best], flow=flow[best])
                 similarity[clicked] = flow[followed] = 0.0
 
     @cached_property
@@ -157,8 +154,8 @@ def _queries(tables: Tables, pairs: pa.Table | None) -> pa.Array:
     return pc.unique(pa.chunked_array(chunks, pa.string()))
 
 
-def _kept(similarity: Floats, flow: Floats, clicked: Ints, followed: Ints, k: int) -> Ints:
-    """Those that can be among the k best: where one score is 0, the other alone decides."""
+def _select(similarity: Floats, flow: Floats, clicked: Ints, followed: Ints, k: int) -> Ints:
+    """The queries that can be among the k best: where one score is 0, the other alone decides."""
     both = clicked[flow[clicked] > 0]
     clicked, followed = clicked[flow[clicked] == 0], followed[similarity[followed] == 0]
     best = (clicked[_top(similarity[clicked], k)], followed[_top(flow[followed], k)])
@@ -187,5 +184,5 @@ def _columns(matrix: Any, row: int) -> Ints:
 def _unit_rows(matrix: Any) -> Any:
     """Each row divided by its length."""
     length = np.sqrt(matrix.power(2).sum(axis=1))
-    each = np.repeat(length, np.diff(matrix.indptr))  # no row with an entry has length 0
-    return sparse.csr_array((matrix.data / each, matrix.indices, matrix.indptr), matrix.shape)
+    divisor = np.repeat(length, np.diff(matrix.indptr))  # no row with an entry has length 0
+    return sparse.csr_array((matrix.data / divisor, matrix.indices, matrix.indptr), matrix.shape)

@@ -12,8 +12,8 @@ def match_pattern(queries: pa.Table, pattern: str) -> pa.Table:
     A star matches one character or more; everything else matches itself.
     """
     table = pa.table({"query": queries["query"], "weight": pa.array(weights(queries))})
-    found = table.filter(pc.match_like(table["query"], _like(pattern)))
-    return found.sort_by([("weight", "descending"), ("query", "ascending")])
+    matches = table.filter(pc.match_like(table["query"], _like(pattern)))
+    return matches.sort_by([("weight", "descending"), ("query", "ascending")])
 
 
 def _like(pattern: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from murmurlog.bundle.models.derived_tables import completed
+from murmurlog.bundle.models.derived_tables import add_derived_tables
 from murmurlog.bundle.schema import lists_of
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.ground_truth import Truth
@@ -61,7 +61,7 @@ def require_clicks(tables: Tables) -> None:
 
 def complete(tables: Tables, *needed: str) -> dict[str, pa.Table]:
     """A system's tables and those that follow from them. Raises Unfit if a needed one is missing."""
-    found = completed(tables)
+    found = add_derived_tables(tables)
     for kind in needed:
         if kind not in found:
             raise lacking(tables, kind)
