@@ -38,13 +38,13 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bundle(folder):
-    found = load(folder / "bundle")
-    assert {name: table.num_rows for name, table in found.tables.items()} == {
+    release = load(folder / "bundle")
+    assert {name: table.num_rows for name, table in release.tables.items()} == {
         "query": 3,
         "click": 3,
         "pair": 2,
     }
-    return found
+    return release
 
 
 def with_tables(loaded, **tables):
@@ -54,8 +54,8 @@ def with_tables(loaded, **tables):
     return other
 
 
-def texts(found):
-    return [text for text, _ in found]
+def texts(answers):
+    return [text for text, _ in answers]
 
 
 # --- what it answers ------------------------------------------------------------------------------

@@ -96,8 +96,8 @@ def log(write_tsv):
 
 
 def release_log(log, out, **options):
-    asked = {"tables": ["query"], "epsilon": 20, "delta": 1e-6, "keys": "canonical"}
-    murmurlog.release(log, out=out, **(asked | options))
+    keywords = {"tables": ["query"], "epsilon": 20, "delta": 1e-6, "keys": "canonical"}
+    murmurlog.release(log, out=out, **(keywords | options))
     return murmurlog.load(out)
 
 
@@ -131,8 +131,8 @@ def test_an_unknown_choice_is_refused(log, tmp_path):
 def test_public_keys_are_folded_before_they_are_distinct(log, tmp_path):
     (tmp_path / "pool.txt").write_text("www.shop.com\nSHOP.COM\nwww.other.org/\n")
     (tmp_path / "deny.txt").write_text("http://www.other.org\n")
-    asked = {"mechanism": "pool", "pool": tmp_path / "pool.txt", "per_user": 2, "fakes": 0.9}
-    release = release_log(log, tmp_path / "b", deny=tmp_path / "deny.txt", **asked)
+    options = {"mechanism": "pool", "pool": tmp_path / "pool.txt", "per_user": 2, "fakes": 0.9}
+    release = release_log(log, tmp_path / "b", deny=tmp_path / "deny.txt", **options)
     assert murmurlog.verify(tmp_path / "b").ok
     assert release.tables["query"]["query"].to_pylist() == ["shop"]
     assert release.certificate.tables["query"].parameters["pool_size"] == 1
@@ -149,10 +149,10 @@ def test_denied_entries_are_folded_as_queries_are(entry, left, log, tmp_path):
 
 
 def test_queries_composed_of_keywords_are_refused_before_anything_is_booked(log, tmp_path):
-    asked = {"mechanism": "zealous", "via_keywords": True, "tables": ["keyword", "query"]}
+    options = {"mechanism": "zealous", "via_keywords": True, "tables": ["keyword", "query"]}
     booked = {"ledger": tmp_path / "l.db", "source_name": "s", "new_source": True}
     with pytest.raises(UsageError, match="the query table is composed of .* leave --keys canonical out"):  # fmt: skip
-        release_log(log, tmp_path / "b", **asked, **booked)
+        release_log(log, tmp_path / "b", **options, **booked)
     assert not (tmp_path / "l.db").exists()
 
 

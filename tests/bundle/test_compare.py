@@ -33,9 +33,9 @@ def release(rows, meaning=IN_LOG, *, number=1, mechanism=GAUSSIAN):
         place = table.column_names.index("users_high")
         table = table.set_column(place, "users_high", pa.array(high.astype(np.int64)))
     claim = replace(claim, counting=counting, parameters={**claim.parameters, "count_scale": 3.0})
-    made = Release(f"b{number}", replace(certificate, tables={"query": claim}))
-    made.__dict__["tables"] = Tables({"query": table})
-    return made
+    release = Release(f"b{number}", replace(certificate, tables={"query": claim}))
+    release.__dict__["tables"] = Tables({"query": table})
+    return release
 
 
 def test_every_key_has_its_change_and_the_error_of_a_difference():
@@ -45,8 +45,8 @@ def test_every_key_has_its_change_and_the_error_of_a_difference():
     after = release(
         [("same", 530, 40.0), ("up", 900, 40.0), ("down", 400, 40.0), ("new", 200, 40.0)]
     )
-    found = murmurlog.compare(before, after)
-    rows = {row["query"]: row for row in found.rows.to_pylist()}
+    comparison = murmurlog.compare(before, after)
+    rows = {row["query"]: row for row in comparison.rows.to_pylist()}
     changes = {query: row["change"] for query, row in rows.items()}
     assert changes == {
         "same": "same", "up": "rose", "down": "fell", "old": "lost", "new": "gained"
@@ -57,8 +57,8 @@ def test_every_key_has_its_change_and_the_error_of_a_difference():
     assert (same["difference_low"], same["difference_high"]) == (-68, 128)
     assert rows["new"]["users_before"] is rows["new"]["difference"] is None
     assert rows["old"]["users_after"] is None
-    assert "estimates of the users in the log" in found.about
-    assert found.as_json() == {"gained": 1, "lost": 1, "rose": 1, "fell": 1, "kept": 3}
+    assert "estimates of the users in the log" in comparison.about
+    assert comparison.as_json() == {"gained": 1, "lost": 1, "rose": 1, "fell": 1, "kept": 3}
 
 
 def test_a_difference_between_meanings_has_one_end():
@@ -79,7 +79,7 @@ def test_a_difference_between_meanings_has_one_end():
 @pytest.mark.parametrize("errors", [(20.0, 20.0), (10.0, 60.0)])
 def test_a_change_is_reported_as_rarely_as_stated_and_as_soon_as_its_error_allows(errors):
     rng = np.random.default_rng(1)
-    wrong, missed, held, runs = 0, 0, 0, 200
+    wrong, missed, covered, runs = 0, 0, 0, 200
     z = math.hypot(*errors)
     for _ in range(runs):
         sides = []
@@ -89,24 +89,24 @@ def test_a_change_is_reported_as_rarely_as_stated_and_as_soon_as_its_error_allow
                 (f"q{n}", round(1000 + error * rng.standard_normal()), error) for n in range(30)
             ]
             sides.append(release(noisy))
-        found = murmurlog.compare(*sides)
-        changed = {*found.rose["query"].to_pylist(), *found.fell["query"].to_pylist()}
+        comparison = murmurlog.compare(*sides)
+        changed = {*comparison.rose["query"].to_pylist(), *comparison.fell["query"].to_pylist()}
         wrong += bool(changed - {"moved"})
         missed += "moved" not in changed
-        rest = [row for row in found.rows.to_pylist() if row["query"] != "moved"]
-        held += sum(row["difference_low"] <= 0 <= row["difference_high"] for row in rest)
+        rest = [row for row in comparison.rows.to_pylist() if row["query"] != "moved"]
+        covered += sum(row["difference_low"] <= 0 <= row["difference_high"] for row in rest)
     assert wrong / runs <= 0.1  # at most 0.05, and 200 runs
     assert missed / runs < 0.15  # 5 errors against 3.2; two separate intervals would need 4.6
-    assert 0.93 < held / runs / 30 < 0.98
+    assert 0.93 < covered / runs / 30 < 0.98
 
 
 def test_other_units_are_not_compared():
-    one, other = release([("a", 500, 30.0)]), release([("a", 400, 30.0)])
+    first, other = release([("a", 500, 30.0)]), release([("a", 400, 30.0)])
     days = replace(other.certificate.guarantee, unit="user-day")
     changed = Release("x", replace(other.certificate, guarantee=days))
     changed.__dict__["tables"] = other.tables
     with pytest.raises(UsageError, match="one bundle counts users and the other user-days"):
-        murmurlog.compare(one, changed)
+        murmurlog.compare(first, changed)
 
 
 @pytest.fixture
@@ -144,11 +144,11 @@ def test_the_command_lists_some_rows_and_prints_all_as_csv_or_json(bundles):
     assert (data["kept"], len(data["rows"]), data["meaning"]) == (
         31, 33, {"before": AT_LEAST, "after": AT_LEAST},
     )  # fmt: skip
-    for flags, said in (
+    for flags, words in (
         (("--csv", "--json"), "two forms of the output"),
         (("--top", "-1"), "--top must be at least 0"),
         (("--table", "click"), "has no table 'click'"),
     ):
         failed = run("compare", "a", "b", *flags, cwd=bundles)
         assert failed.returncode == 2
-        assert said in failed.stderr
+        assert words in failed.stderr

@@ -35,15 +35,15 @@ def test_the_text_is_one_line_with_tables_and_guarantee(bundle):
 
 def test_a_notebook_shows_the_label_and_the_first_rows_escaped(tmp_path):
     texts = list(HOSTILE[:3]) + ["weather", "news", "maps", "train"]
-    made = write_bundle(
+    bundle = write_bundle(
         tmp_path / "b", {"query": ([texts], [9000 - 900 * i for i in range(7)])}, title="<b>x</b>"
     )
-    shown = load(made)._repr_html_()
-    assert "&lt;b&gt;x&lt;/b&gt;: epsilon 1" in shown
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
-    assert "Protected unit" in shown
-    assert shown.count("<tr><td") == ROWS
-    used = set(re.findall(r"</?([a-z0-9]+)[ >]", shown))
+    html = load(bundle)._repr_html_()
+    assert "&lt;b&gt;x&lt;/b&gt;: epsilon 1" in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "Protected unit" in html
+    assert html.count("<tr><td") == ROWS
+    used = set(re.findall(r"</?([a-z0-9]+)[ >]", html))
     assert used <= {"p", "div", "h3", "table", "thead", "tbody", "tr", "th", "td", "bdi", "b", "dl",
                     "dt", "dd", "details", "summary"}  # fmt: skip
 
@@ -75,10 +75,10 @@ def test_tables_as_frames(bundle):
     ],
 )
 def test_a_missing_table_is_a_key_error_that_names_those_there_are(bundle, ask):
-    with pytest.raises(KeyError) as told:
+    with pytest.raises(KeyError) as error:
         ask(load(bundle))
-    assert str(told.value) == "there is no table 'session' here: use query, click, pair"
-    assert isinstance(told.value, UsageError)
+    assert str(error.value) == "there is no table 'session' here: use query, click, pair"
+    assert isinstance(error.value, UsageError)
 
 
 def test_a_missing_package_is_named_with_a_pip_line(bundle, monkeypatch):

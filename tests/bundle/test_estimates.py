@@ -41,29 +41,29 @@ def release_counts(noise, true, seed):
     """(the table that `threshold` publishes of items with these true counts, which they were)."""
     scale, T = LAWS[noise]
     noisy = true + draw(noise=noise, scale=scale, count=len(true), entropy=SeededEntropy(seed))
-    shown = noisy >= T
-    made = Selection(noise, scale, T).estimates(noisy[shown])
+    passed = noisy >= T
+    estimates = Selection(noise, scale, T).estimates(noisy[passed])
     columns = {
-        "query": pa.array(["q"] * shown.sum(), pa.string()),
-        "users": made.users,
-        "users_stderr": made.stderr,
-        "reliable": made.reliable,
+        "query": pa.array(["q"] * passed.sum(), pa.string()),
+        "users": estimates.users,
+        "users_stderr": estimates.stderr,
+        "reliable": estimates.reliable,
     }
-    return pa.table(columns), true[shown]
+    return pa.table(columns), true[passed]
 
 
 def coverage(noise, true, *, leaning=True, draws=40):
     """How often the 95 % interval of the sum of all published rows holds the true sum."""
     scale, T = LAWS[noise]
-    given = {"noise": noise, "scale": scale, "threshold": T}
+    parameters = {"noise": noise, "scale": scale, "threshold": T}
     hits = 0
     for seed in range(draws):
-        table, held = release_counts(noise, true, seed)
-        of = counts("query", table, claim(**given))
+        table, users = release_counts(noise, true, seed)
+        of = counts("query", table, claim(**parameters))
         if not leaning:
             of = replace(of, too_high=0 * of.too_high, too_low=0 * of.too_low)
-        found = total(of, np.ones(len(held), bool))
-        hits += found.low <= held.sum() <= found.high
+        estimate = total(of, np.ones(len(users), bool))
+        hits += estimate.low <= users.sum() <= estimate.high
     return hits / draws
 
 
@@ -83,8 +83,8 @@ def test_a_single_row_far_above_the_threshold_is_covered(noise):
     table, _ = release_counts(noise, true, 1)
     of = counts("query", table, claim(noise=noise, scale=scale, threshold=T))
     rows = np.eye(400, dtype=bool)
-    each = [total(of, row) for row in rows]
-    assert 0.92 < np.mean([e.low <= true[0] <= e.high for e in each]) < 0.98
+    estimates = [total(of, row) for row in rows]
+    assert 0.92 < np.mean([e.low <= true[0] <= e.high for e in estimates]) < 0.98
     assert of.too_high.max() == of.too_low.max() == 0
 
 
@@ -113,11 +113,11 @@ def test_fresh_counts_do_not_lean_and_are_covered():
         noisy = true + draw(noise="gaussian", scale=9.0, count=100, entropy=SeededEntropy(seed))
         stderr = np.full(100, math.sqrt(81 + 1 / 12))
         table = pa.table({"query": ["q"] * 100, "users": noisy, "users_stderr": stderr})
-        given = claim(noise="gaussian", scale=400.0, threshold=900, count_scale=9.0)
-        of = counts("query", table, given)
+        fresh = claim(noise="gaussian", scale=400.0, threshold=900, count_scale=9.0)
+        of = counts("query", table, fresh)
         assert not of.too_high.any()
-        found = total(of, np.ones(100, bool))
-        hits += found.low <= true.sum() <= found.high
+        estimate = total(of, np.ones(100, bool))
+        hits += estimate.low <= true.sum() <= estimate.high
     assert 0.9 < hits / 200 < 0.99
 
 
@@ -142,13 +142,13 @@ def test_a_sum_of_users_in_the_log_has_the_error_that_its_rows_share():
     of = replace(
         make_counts([1000, 2000], [30.0, 40.0]), common=0.1, meaning="users in the log", of="users"
     )
-    found = total(of, np.ones(2, bool))
-    assert found.stderr == pytest.approx(math.hypot(50, 300))
-    assert str(found) == (
+    both = total(of, np.ones(2, bool))
+    assert both.stderr == pytest.approx(math.hypot(50, 300))
+    assert str(both) == (
         "3,000 users in the log, added up over 2 rows (95 % interval 2,404 to 3,596)"
     )
-    one = total(of, np.array([True, False]))
-    assert str(one) == "1,000 users in the log (95 % interval 795 to 1,205)"
+    first = total(of, np.array([True, False]))
+    assert str(first) == "1,000 users in the log (95 % interval 795 to 1,205)"
     assert of.errors.tolist() == pytest.approx([math.hypot(30, 100), math.hypot(40, 200)])
     # Within one table the shared error cancels.
     part = ratio(of, np.array([True, False]), of, np.ones(2, bool))
@@ -161,18 +161,19 @@ def test_a_sum_of_users_in_the_log_has_the_error_that_its_rows_share():
 
 def test_of_counts_after_bounding_only_the_lower_end_is_about_the_log():
     of = replace(make_counts([1250], 20.0), meaning="at least", of="user-days")
-    found = total(of, np.ones(1, bool))
-    assert (found.low, found.high) == (pytest.approx(1210.8, abs=0.01), math.inf)
-    assert str(found) == "at least 1,211 user-days in the log, 95 % sure (1,250 counted)"
-    assert (found.as_json()["high"], found.as_json()["meaning"]) == (None, "at least")
+    estimate = total(of, np.ones(1, bool))
+    assert (estimate.low, estimate.high) == (pytest.approx(1210.8, abs=0.01), math.inf)
+    assert str(estimate) == "at least 1,211 user-days in the log, 95 % sure (1,250 counted)"
+    assert (estimate.as_json()["high"], estimate.as_json()["meaning"]) == (None, "at least")
 
 
 def test_a_sum_by_hand():
     of = make_counts([10, 20, 30], [3.0, 4.0, 12.0])
-    found = total(of, np.array([True, True, False]))
-    assert (found.value, found.stderr, found.rows) == (30, 5, 2)
-    assert (found.low, found.high) == pytest.approx((30 - 9.79982, 30 + 9.79982), abs=1e-4)
-    assert str(found) == "30 (95 % interval 20.2 to 39.8)"
+    estimate = total(of, np.array([True, True, False]))
+    assert (estimate.value, estimate.stderr, estimate.rows) == (30, 5, 2)
+    ends = (estimate.low, estimate.high)
+    assert ends == pytest.approx((30 - 9.79982, 30 + 9.79982), abs=1e-4)
+    assert str(estimate) == "30 (95 % interval 20.2 to 39.8)"
     assert total(of, np.zeros(3, bool)).high == 0
     assert total(make_counts([5], 100.0), np.ones(1, bool)).low == 0
 
@@ -180,8 +181,9 @@ def test_a_sum_by_hand():
 def test_one_draw_of_geometric_noise_has_heavier_tails_than_a_normal_law():
     # The law is nearly Laplace of scale 1/sqrt(2): P(|Z| > q) = exp(-q sqrt 2).
     for confidence in (0.9, 0.95, 0.99):
-        found = total(make_counts([1000], 1.0, excess=3.0), np.ones(1, bool), confidence=confidence)
-        exact = 1 - math.exp(-(found.high - 1000) * math.sqrt(2))
+        of = make_counts([1000], 1.0, excess=3.0)
+        estimate = total(of, np.ones(1, bool), confidence=confidence)
+        exact = 1 - math.exp(-(estimate.high - 1000) * math.sqrt(2))
         assert exact == pytest.approx(confidence, abs=0.01)
 
 
@@ -189,13 +191,13 @@ def test_fieller_by_hand():
     # a = 100, b = 200, independent, variance 100 each: roots of
     # (200^2 - q^2 100) r^2 - 2 * 100 * 200 r + (100^2 - q^2 100) = 0 with q^2 = 3.841459.
     both = make_counts([100, 200], 10.0)
-    one, other = np.array([True, False]), np.array([False, True])
-    found = ratio(both, one, both, other)
+    first, second = np.array([True, False]), np.array([False, True])
+    share = ratio(both, first, both, second)
     lead, middle, last = 40_000 - 384.1459, -40_000, 10_000 - 384.1459
     root = math.sqrt(middle**2 - 4 * lead * last)
-    assert found.value == 0.5
-    assert found.low == pytest.approx((-middle - root) / (2 * lead), rel=1e-6)
-    assert found.high == pytest.approx((-middle + root) / (2 * lead), rel=1e-6)
+    assert share.value == 0.5
+    assert share.low == pytest.approx((-middle - root) / (2 * lead), rel=1e-6)
+    assert share.high == pytest.approx((-middle + root) / (2 * lead), rel=1e-6)
 
 
 def test_a_ratio_without_an_upper_end_says_so():
@@ -229,8 +231,8 @@ def test_ratios_are_covered():
     hits = 0
     for _ in range(400):
         of = make_counts(true + rng.normal(0, 12, 20), 12.0)
-        found = ratio(of, part, of, whole)
-        hits += found.low <= true[part].sum() / true.sum() <= found.high
+        share = ratio(of, part, of, whole)
+        hits += share.low <= true[part].sum() / true.sum() <= share.high
     assert 0.92 < hits / 400 < 0.98
 
 
@@ -243,24 +245,24 @@ def test_rows_are_chosen_by_pattern_text_column_mask_or_expression():
         }
     )
 
-    def found(where):
+    def match(where):
         return match_rows(table, where).nonzero()[0].tolist()
 
-    assert found(None) == [0, 1, 2, 3, 4]
-    assert found("fear of *") == [0, 1]
-    assert found("*%") == [1]
-    assert found("a_b") == [3]
-    assert found("a?b") == [3, 4]
-    assert found(["fear", "a_b"]) == [2, 3]
-    assert found({"query": "fear*", "url": ["a.com"]}) == [0, 2]
-    assert found(pc.field("users") > 3) == [0, 1]
-    assert found(pa.array([True, False, False, False, True])) == [0, 4]
+    assert match(None) == [0, 1, 2, 3, 4]
+    assert match("fear of *") == [0, 1]
+    assert match("*%") == [1]
+    assert match("a_b") == [3]
+    assert match("a?b") == [3, 4]
+    assert match(["fear", "a_b"]) == [2, 3]
+    assert match({"query": "fear*", "url": ["a.com"]}) == [0, 2]
+    assert match(pc.field("users") > 3) == [0, 1]
+    assert match(pa.array([True, False, False, False, True])) == [0, 4]
     lists = pa.table({"queries": [["fear", "b"], ["c"], ["d", "fear"]]})
     assert match_rows(lists, "fe*").tolist() == [True, False, True]
     with pytest.raises(UsageError, match="no key column 'users': use query, url"):
-        found({"users": "5"})
+        match({"users": "5"})
     with pytest.raises(UsageError, match="for each of 5 rows"):
-        found(pa.array([True]))
+        match(pa.array([True]))
 
 
 @pytest.fixture(scope="module")
@@ -281,9 +283,9 @@ def bundle(tmp_path_factory):
 
 
 def test_a_release_adds_up_and_divides(bundle):
-    found = bundle.total("query", "fear of *", confidence=1 - 1e-10)
-    assert found.rows == 2
-    assert found.low <= 800 <= found.high
+    estimate = bundle.total("query", "fear of *", confidence=1 - 1e-10)
+    assert estimate.rows == 2
+    assert estimate.low <= 800 <= estimate.high
     share = bundle.ratio("query", "fear of *", "query", "fear*", confidence=1 - 1e-10)
     assert share.low <= 2 / 3 <= share.high
     clicked = bundle.ratio("click", {"url": "x.org"}, "query", confidence=1 - 1e-10)

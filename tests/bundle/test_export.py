@@ -188,10 +188,10 @@ def test_every_folder_says_what_is_protected_and_has_its_checksums(bundle, tmp_p
         ["sha256sum", "-c", "--strict", "SHA256SUMS"], cwd=tmp_path / "out", capture_output=True
     )
     assert checked.returncode == 0
-    named = {line.split("  ")[1] for line in lines(tmp_path / "out" / "SHA256SUMS")}
-    found = {str(p.relative_to(done.out)) for p in done.out.rglob("*") if p.is_file()}
-    assert found == named | {"SHA256SUMS"}
-    assert set(done.files) <= named
+    stated = {line.split("  ")[1] for line in lines(tmp_path / "out" / "SHA256SUMS")}
+    files = {str(p.relative_to(done.out)) for p in done.out.rglob("*") if p.is_file()}
+    assert files == stated | {"SHA256SUMS"}
+    assert set(done.files) <= stated
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]  # nothing is left beside it
 
 
@@ -249,9 +249,9 @@ def test_csv_has_a_file_for_each_table_that_readers_take_without_options(bundle,
     assert {
         (unescape_cell(q),): n for q, n in zip(frame["query"], frame["users"], strict=True)
     } == expected
-    found = duckdb.sql(f"from '{path}'")
-    assert found.types == ["VARCHAR", "BIGINT", "BIGINT", "BIGINT", "DOUBLE", "BOOLEAN"]
-    assert {(unescape_cell(q),): n for q, n, *_ in found.fetchall()} == expected
+    rows = duckdb.sql(f"from '{path}'")
+    assert rows.types == ["VARCHAR", "BIGINT", "BIGINT", "BIGINT", "DOUBLE", "BOOLEAN"]
+    assert {(unescape_cell(q),): n for q, n, *_ in rows.fetchall()} == expected
     assert {row[0][0] for row in csv.reader(path.read_text().splitlines())}.isdisjoint(set('=+-@"'))
 
 
@@ -315,9 +315,9 @@ def test_the_lines_of_the_docs_read_tsv_with_pandas_duckdb_and_polars(bundle, tm
     assert {
         (unescape_cell(q),): n for q, n in zip(frame["query"], frame["users"], strict=True)
     } == expected
-    found = duckdb.sql(f"from read_csv('{path}', delim='\t', quote='', escape='', header=true)")
-    assert found.types == ["VARCHAR", "BIGINT", "BIGINT", "BIGINT", "DOUBLE", "BOOLEAN"]
-    assert {(unescape_cell(q),): n for q, n, *_ in found.fetchall()} == expected
+    rows = duckdb.sql(f"from read_csv('{path}', delim='\t', quote='', escape='', header=true)")
+    assert rows.types == ["VARCHAR", "BIGINT", "BIGINT", "BIGINT", "DOUBLE", "BOOLEAN"]
+    assert {(unescape_cell(q),): n for q, n, *_ in rows.fetchall()} == expected
     table = polars.read_csv(path, separator="\t", quote_char=None)
     assert {(unescape_cell(q),): n for q, n, *_ in table.rows()} == expected
 
@@ -433,8 +433,8 @@ def small_tables():
 
 
 def test_queries_and_urls_are_nodes_clicks_and_reformulations_are_edges():
-    made = graph(small_tables())
-    nodes = {row["id"]: (row["kind"], row["text"], row["users"]) for row in made.nodes.to_pylist()}
+    whole = graph(small_tables())
+    nodes = {row["id"]: (row["kind"], row["text"], row["users"]) for row in whole.nodes.to_pylist()}
     assert nodes == {
         "query:a": ("query", "a", 9),
         "query:b": ("query", "b", 5),
@@ -443,7 +443,7 @@ def test_queries_and_urls_are_nodes_clicks_and_reformulations_are_edges():
         "url:x": ("url", "x", None),
         "url:a": ("url", "a", None),  # the same text as a query, and not the same node
     }
-    edges = made.edges.select(["source", "target", "kind", *COUNTED]).to_pylist()
+    edges = whole.edges.select(["source", "target", "kind", *COUNTED]).to_pylist()
     assert [tuple(row.values()) for row in edges] == [
         ("query:a", "url:x", "click", 9, 1.5, True),
         ("query:c", "url:a", "click", 5, 2.0, False),
@@ -462,9 +462,9 @@ def test_a_graph_is_made_of_whatever_tables_there_are():
     rows = pa.table({"query": ["a"], "rows": [7], "rows_stderr": [1.0], "reliable": [True]})
     counted = graph({"query": rows}).nodes.to_pylist()[0]
     assert (counted["rows"], counted["users"]) == (7, None)
-    for made in (graph({}), graph(tables), only_pairs):
-        assert made.nodes.schema.equals(NODES)
-        assert made.edges.schema.equals(EDGES)
+    for part in (graph({}), graph(tables), only_pairs):
+        assert part.nodes.schema.equals(NODES)
+        assert part.edges.schema.equals(EDGES)
 
 
 def test_graph_folder_has_nodes_and_edges(bundle, tmp_path):
@@ -697,16 +697,16 @@ def other(name, table, request, monkeypatch):
     """The rows of the table, with its bundle as the current folder."""
     folder = request.getfixturevalue(name)
     monkeypatch.chdir(folder)
-    found = load(folder).tables[table].to_pylist()
-    assert found
-    assert any(key in found[0] for key in ("queries", "items", "user"))
-    return found
+    rows = load(folder).tables[table].to_pylist()
+    assert rows
+    assert any(key in rows[0] for key in ("queries", "items", "user"))
+    return rows
 
 
 @others
 def test_duckdb_pandas_and_polars_load_lists_and_logs(other, table):
-    found = duckdb.sql(f"from 'data/{table}.parquet'")
-    assert [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()] == other
+    rows = duckdb.sql(f"from 'data/{table}.parquet'")
+    assert [dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()] == other
     frame = pandas.read_parquet(f"data/{table}.parquet")
     for column in frame.columns:
         values = frame[column].map(list) if column in ("queries", "items") else frame[column]
@@ -793,9 +793,9 @@ def test_tsv_holds_lists_as_json_and_nothing_a_spreadsheet_runs(
 def test_a_bundle_with_itemsets_gives_a_graph_and_trec_files_of_its_queries(
     bundle_of_sets, tmp_path
 ):
-    made = graph(load(bundle_of_sets).tables)
-    assert made.left_out == ("itemset",)
-    assert {row["text"]: row["users"] for row in made.nodes.to_pylist()} == {
+    of_sets = graph(load(bundle_of_sets).tables)
+    assert of_sets.left_out == ("itemset",)
+    assert {row["text"]: row["users"] for row in of_sets.nodes.to_pylist()} == {
         query: n for (query,), n in users(bundle_of_sets).items()
     }
     assert export(bundle_of_sets, to="graph", out=tmp_path / "graph").files == {
@@ -813,19 +813,19 @@ def test_a_bundle_of_lists_alone_has_no_graph_and_no_trec_files(bundle_of_lists,
         match = f"--to {to} needs queries, .* has only: session, itemset. Use --to tsv"
         with pytest.raises(UsageError, match=match):
             export(bundle_of_lists, to=to, out=tmp_path / "out")
-    made = graph(load(bundle_of_lists).tables)  # in Python it is empty and says why
-    assert (made.nodes.num_rows, made.edges.num_rows) == (0, 0)
-    assert made.left_out == ("session", "itemset")
+    empty = graph(load(bundle_of_lists).tables)  # in Python it is empty and says why
+    assert (empty.nodes.num_rows, empty.edges.num_rows) == (0, 0)
+    assert empty.left_out == ("session", "itemset")
 
 
 def test_the_queries_and_urls_of_an_invented_log_are_nodes_without_counts_or_clicks(
     invented, tmp_path
 ):
-    made = graph(load(invented).tables)
-    assert made.left_out == ("log",)
-    assert made.edges.num_rows == 0
-    assert set(made.nodes["text"].to_pylist()) == set(QUERIES) | {page(q) for q in QUERIES}
-    assert made.nodes["users"].null_count == made.nodes.num_rows == 14
+    of_log = graph(load(invented).tables)
+    assert of_log.left_out == ("log",)
+    assert of_log.edges.num_rows == 0
+    assert set(of_log.nodes["text"].to_pylist()) == set(QUERIES) | {page(q) for q in QUERIES}
+    assert of_log.nodes["users"].null_count == of_log.nodes.num_rows == 14
     done = export(invented, to="graph", out=tmp_path / "graph")
     assert done.files == {"nodes.tsv": 14, "edges.tsv": 0}
     assert done.notes == (
@@ -854,9 +854,9 @@ def test_the_click_table_of_the_docs_is_made_of_an_invented_log(invented, monkey
     monkeypatch.chdir(invented)
     text = (Path(__file__).parents[2] / "docs" / "how-to" / "export.md").read_text(encoding="utf-8")
     (line,) = re.findall(r'duckdb\.sql\("(select [^"]+)"\)', text)
-    made = {(query, url): n for query, url, n in duckdb.sql(line).fetchall()}
-    assert set(made) == {(query, page(query)) for query in QUERIES}
-    assert sum(made.values()) == load(invented).tables["log"].num_rows
+    clicks = {(query, url): n for query, url, n in duckdb.sql(line).fetchall()}
+    assert set(clicks) == {(query, page(query)) for query in QUERIES}
+    assert sum(clicks.values()) == load(invented).tables["log"].num_rows
 
 
 # --- the command ----------------------------------------------------------------------------------

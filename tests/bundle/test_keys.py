@@ -33,14 +33,14 @@ EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
 
 def unicode_property(name):
     """The characters that Unicode's own files give a property: see the head of the file."""
-    found = set()
+    characters = set()
     for line in (Path(__file__).with_name("unicode_properties.txt")).read_text().splitlines():
         codes, _, value = line.partition("#")[0].partition(";")
         if value.strip() == name:
             first, _, last = codes.strip().partition("..")
-            found |= set(map(chr, range(int(first, 16), int(last or first, 16) + 1)))
-    assert found
-    return found
+            characters |= set(map(chr, range(int(first, 16), int(last or first, 16) + 1)))
+    assert characters
+    return characters
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_no_code_point_leaves_an_invisible_one_behind():
     """Nor does any become one: `normalise` takes ignorable ones away before all else."""
     for start in range(0, len(EVERY), 64):
         text = normalise("a".join(EVERY[start : start + 64])) or ""
-        shown = text.replace(ZWNJ, "").replace(ZWJ, "")
-        assert not any(map(is_ignorable, shown))
-        assert shown.isprintable()
+        rest = text.replace(ZWNJ, "").replace(ZWJ, "")
+        assert not any(map(is_ignorable, rest))
+        assert rest.isprintable()
         assert normalise(text) == text
 
 

@@ -20,17 +20,17 @@ class Recorder:
 
 
 def test_a_plain_function_hears_no_numbers():
-    said = []
-    advance = measure(said.append, total=lambda: 1 / 0)  # nobody asks for the total
+    stages = []
+    advance = measure(stages.append, total=lambda: 1 / 0)  # nobody asks for the total
     advance(3, rows=2)
-    measure_all(said.append, "all of it", total=2, unit="systems")()
-    assert said == []
+    measure_all(stages.append, "all of it", total=2, unit="systems")()
+    assert stages == []
 
 
 def test_a_reporter_gets_totals_and_parts():
-    told = Recorder()
-    measure(told, total=lambda: 10)(4, rows=7)
-    measure_all(told, "evaluation", total=3, unit="systems")()
-    assert told.totals == [(10, "rows"), (3, "systems")]
-    assert told.parts == [(4, 7), (1, None)]
-    assert told.stages == ["evaluation"]
+    recorder = Recorder()
+    measure(recorder, total=lambda: 10)(4, rows=7)
+    measure_all(recorder, "evaluation", total=3, unit="systems")()
+    assert recorder.totals == [(10, "rows"), (3, "systems")]
+    assert recorder.parts == [(4, 7), (1, None)]
+    assert recorder.stages == ["evaluation"]

@@ -85,10 +85,10 @@ def test_rows_come_with_their_uncertainty_and_unreliable_ones_are_grey(bundle):
     assert "±" not in text
     (grey,) = re.findall(r'<tr class="dim">.*', page)
     assert "rare thing" in grey
-    drawn = page[page.index("query: 3 queries") :]
-    drawn = drawn[: drawn.index("</svg>")]
-    assert drawn.count('class="fill0"') == 2
-    assert drawn.count('class="dim"') == 1
+    chart = page[page.index("query: 3 queries") :]
+    chart = chart[: chart.index("</svg>")]
+    assert chart.count('class="fill0"') == 2
+    assert chart.count('class="dim"') == 1
 
 
 @pytest.mark.parametrize("meaning", [IN_LOG, AT_LEAST])
@@ -97,17 +97,18 @@ def test_it_says_what_the_counts_are_about(meaning):
     table = QUERIES
     for place, (name, values) in enumerate(ends.items(), 2):
         table = table.add_column(place, name, pa.array(values or [None] * 3, pa.int64()))
-    made = make_certificate({"query": table})
+    certificate = make_certificate({"query": table})
     more = {"d2": 16, "common_error": 0.0, "histogram": [3]} if meaning == IN_LOG else {}
-    claim = replace(made.tables["query"], counting={"meaning": meaning, **more})
-    made = replace(made, tables={"query": claim})
-    text, card = read(make_report(made, {"query": table})), cards.readme(made, SHA)
+    claim = replace(certificate.tables["query"], counting={"meaning": meaning, **more})
+    certificate = replace(certificate, tables={"query": claim})
+    text = read(make_report(certificate, {"query": table}))
+    card = cards.readme(certificate, SHA)
     if meaning == IN_LOG:
         assert "query users in the log 95 % interval weather 900 890 to 911" in text
         assert "16 published ones in full, or more for less each" in text
         assert "Counts are estimates of how many users in the log hold the item." in text
         assert "- `users`: estimated number of users in the log" in card
-        assert "estimated from weighted counts" in cards.deployment(made)
+        assert "estimated from weighted counts" in cards.deployment(certificate)
     else:
         assert "query users counted in the log, 95 % sure weather 900 at least 890" in text
         assert "the log has at least as many, up to the noise" in text
@@ -130,9 +131,9 @@ def test_the_demonstration_ends_with_it(bundle):
     outcome = SimpleNamespace(
         out=bundle, guarantee=load(bundle).guarantee, as_json=dict, booked=False
     )
-    shown = Demo(folder=bundle.parent, outcome=outcome, report=verify(bundle), log_rows=5)
-    assert shown.lines()[-1] == f"Look at it in a browser: {bundle / 'report.html'}"
-    assert shown.as_json()["report"] == str(bundle / "report.html")
+    demo = Demo(folder=bundle.parent, outcome=outcome, report=verify(bundle), log_rows=5)
+    assert demo.lines()[-1] == f"Look at it in a browser: {bundle / 'report.html'}"
+    assert demo.as_json()["report"] == str(bundle / "report.html")
 
 
 def test_only_the_first_rows_are_shown():
@@ -277,15 +278,15 @@ def test_the_factor_is_claimed_of_odds_on_a_unit_and_not_of_every_conclusion():
 
 def test_the_card_rounds_losses_up():
     g = Guarantee(epsilon=1.0000004, delta=1.0004e-6)
-    told = cards.statement(make_certificate({"query": QUERIES}, guarantee=g))
-    assert "at most 2.72 (epsilon 1.00001)" in told  # e is 2.71828...
-    assert "at most 1.01e-06 (delta)" in told
+    statement = cards.statement(make_certificate({"query": QUERIES}, guarantee=g))
+    assert "at most 2.72 (epsilon 1.00001)" in statement  # e is 2.71828...
+    assert "at most 1.01e-06 (delta)" in statement
 
 
 def test_rows_are_not_called_users():
     tables = {"query": make_table("query", ["one person's", 900, 3.0], count="rows")}
-    made = {"query": "korolova(d=10, b=4.0, T=39, b_q=4.0, count=rows)"}
-    text = read(make_report(make_certificate(tables, made, epsilon=5.0), tables))
+    mechanisms = {"query": "korolova(d=10, b=4.0, T=39, b_q=4.0, count=rows)"}
+    text = read(make_report(make_certificate(tables, mechanisms, epsilon=5.0), tables))
     assert "At most 10 rows of one user" in text
     assert "needs about 39 rows, of however few users" in text
     assert "Counts are of rows after each user was bounded to a few" in text

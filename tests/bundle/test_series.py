@@ -47,9 +47,9 @@ def make_release(number, rows, *, common=0.0, month=None):
     text = dict(certificate.text)
     if month:
         text |= {"since": f"2026-{month:02}-01", "until": f"2026-{month + 1:02}-01"}
-    made = Release(f"b{number}", replace(certificate, tables={"query": claim}, text=text))
-    made.__dict__["tables"] = Tables({"query": table})
-    return made
+    release = Release(f"b{number}", replace(certificate, tables={"query": claim}, text=text))
+    release.__dict__["tables"] = Tables({"query": table})
+    return release
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def test_a_folder_is_read_in_the_order_of_publication_and_a_list_as_given(folder
     series = murmurlog.load_series(folder)
     assert [r.path.name for r in series.releases] == ["b2", "b1", "b3"]
     assert series.periods == (Period(),) * 3
-    given = load_series([folder / "b3", folder / "b1"])
-    assert [r.path.name for r in given.releases] == ["b3", "b1"]
+    from_list = load_series([folder / "b3", folder / "b1"])
+    assert [r.path.name for r in from_list.releases] == ["b3", "b1"]
     table = series.table()
     assert table.column_names == [
         *("number", "release", "period_start", "period_end", "query"),
@@ -96,9 +96,9 @@ def test_stated_periods_order_a_series_and_others_can_be_given():
     series = load_series(releases)
     assert [period.start.month for period in series.periods] == [1, 2, 3]
     assert series.periods[0].end == datetime(2026, 2, 1)
-    given = load_series(releases[:2], periods=["2025-12", ("2026-01-01", None)])
-    assert given.periods[0] == Period(datetime(2025, 12, 1), datetime(2026, 1, 1))
-    assert given.table()["period_end"].to_pylist() == [datetime(2026, 1, 1), None]
+    series = load_series(releases[:2], periods=["2025-12", ("2026-01-01", None)])
+    assert series.periods[0] == Period(datetime(2025, 12, 1), datetime(2026, 1, 1))
+    assert series.table()["period_end"].to_pylist() == [datetime(2026, 1, 1), None]
     assert read_period("2026-02-28").end == datetime(2026, 3, 1)
     counted_from = replace(
         releases[0].certificate, text={**releases[0].certificate.text, "count_from": "2026-03-15"}
@@ -115,10 +115,12 @@ def test_stated_periods_order_a_series_and_others_can_be_given():
 
 
 def test_noise_adds_in_quadrature_and_errors_of_the_model_add_as_they_are():
-    own = math.hypot(SIGMA, 5.0)  # 5: of the model, not of noise
+    error = math.hypot(SIGMA, 5.0)  # 5: of the model, not of noise
     releases = [
         make_release(
-            n, [("a", 1000, math.hypot(own, 20.0)), ("b", 500, math.hypot(own, 10.0))], common=0.02
+            n,
+            [("a", 1000, math.hypot(error, 20.0)), ("b", 500, math.hypot(error, 10.0))],
+            common=0.02,
         )
         for n in (1, 2, 3, 4)
     ]
@@ -150,19 +152,19 @@ def test_a_sum_over_months_holds_the_truth_as_often_as_it_says_where_the_model_i
             make_release(n, [("a", round(x), e)], common=0.05)
             for n, (x, e) in enumerate(zip(rows, error, strict=True))
         ]
-        (found,) = load_series(releases).sums().to_pylist()
-        hits += found["users_low"] <= 24_000 <= found["users_high"]
+        (row,) = load_series(releases).sums().to_pylist()
+        hits += row["users_low"] <= 24_000 <= row["users_high"]
         naive += abs(sum(rows) - 24_000) <= 1.96 * math.hypot(*error)
     assert hits / draws > 0.92
     assert naive / draws < 0.6
 
 
 def test_sums_of_bounded_counts_have_no_upper_end_and_add_noise_alone(folder):
-    found = {row["query"]: row for row in murmurlog.load_series(folder).sums().to_pylist()}
-    assert found["weather"]["users"] == 270
-    assert found["weather"]["users_stderr"] == pytest.approx(13.0)
-    assert found["weather"]["users_high"] is None
-    assert (found["maps"]["releases"], found["weather"]["releases"]) == (1, 3)
+    sums = {row["query"]: row for row in murmurlog.load_series(folder).sums().to_pylist()}
+    assert sums["weather"]["users"] == 270
+    assert sums["weather"]["users_stderr"] == pytest.approx(13.0)
+    assert sums["weather"]["users_high"] is None
+    assert (sums["maps"]["releases"], sums["weather"]["releases"]) == (1, 3)
     total = murmurlog.load_series(folder).total("query", ["weather"])
     assert math.isinf(total.high)
     assert total.meaning == AT_LEAST
@@ -171,15 +173,15 @@ def test_sums_of_bounded_counts_have_no_upper_end_and_add_noise_alone(folder):
 def test_releases_that_do_not_belong_together_are_refused(folder):
     with pytest.raises(UsageError, match="are the same release"):
         load_series([folder / "b1", folder / "b1"])
-    one, other = make_release(1, [("a", 100, 20.0)]), make_release(2, [("a", 100, 20.0)])
+    first, other = make_release(1, [("a", 100, 20.0)]), make_release(2, [("a", 100, 20.0)])
     days = replace(other.certificate.guarantee, unit="user-day")
     with pytest.raises(UsageError, match="differ in their unit of privacy"):
-        load_series([one, Release("x", replace(other.certificate, guarantee=days))])
+        load_series([first, Release("x", replace(other.certificate, guarantee=days))])
     canonical = replace(other.certificate, text={**other.certificate.text, "keys": "canonical 1"})
     with pytest.raises(UsageError, match="differ in their --keys"):
-        load_series([one, Release("x", canonical)])
+        load_series([first, Release("x", canonical)])
     with pytest.raises(UsageError, match="no release has a table 'click': they have query"):
-        load_series([one, other]).table("click")
+        load_series([first, other]).table("click")
     with pytest.raises(UsageError, match="needs at least one bundle"):
         load_series([])
     with pytest.raises(BundleError, match="is one bundle: name the folder that holds"):
@@ -230,14 +232,14 @@ def test_an_export_of_a_series_is_one_file_for_each_table(folder, tmp_path):
     read = pq.read_table(tmp_path / "parquet" / "query.parquet")
     assert read.equals(load_series(names).table())
     assert "epsilon" in json.loads(read.schema.metadata[b"privacy"])[0]
-    for arguments, said in (
+    for arguments, words in (
         ((*names, "--to", "tsv", "--out", "x"), "--to tsv is for one bundle, and 3 are given"),
         ((*names, "--to", "csv", "--out", names[0] / "x"), "is inside the bundle"),
         ((names[0], "--to", "word", "--out", "x"), "must be one of csv, tsv, trec, hf"),
     ):
         failed = run("export", *arguments, cwd=tmp_path)
         assert failed.returncode == 2
-        assert said in failed.stderr
+        assert words in failed.stderr
 
 
 def test_a_series_under_one_cap_states_the_cap():

@@ -248,9 +248,9 @@ def test_every_ink_can_be_read_on_its_paper(colours):
         linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
         return sum(w * s for w, s in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
-    named = dict(re.findall(r"--([a-z]+\d?): (#[0-9a-f]{6})", colours))
-    assert len([name for name in named if name.startswith("ink")]) == drawing.INKS + 2
-    for name, colour in named.items():
+    by_name = dict(re.findall(r"--([a-z]+\d?): (#[0-9a-f]{6})", colours))
+    assert len([name for name in by_name if name.startswith("ink")]) == drawing.INKS + 2
+    for name, colour in by_name.items():
         if name.startswith("ink") or name == "quiet":
-            a, b = sorted((light(colour), light(named["paper"])))
+            a, b = sorted((light(colour), light(by_name["paper"])))
             assert (b + 0.05) / (a + 0.05) >= 4.5, name

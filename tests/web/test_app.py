@@ -189,8 +189,8 @@ def test_an_unknown_query_gets_a_sentence_and_its_neighbours(client, bundle):
 def test_completions_and_related_queries_are_those_of_the_release(client, bundle):
     for begun in ("w", "weather ", "be", "zz", "", "<", "=h"):
         got = client.get("/complete", params={"q": begun}).json()["completions"]
-        said = [(c["query"], c["count"]["value"]) for c in got]
-        assert said == bundle.release.complete(begun, 8)
+        completions = [(c["query"], c["count"]["value"]) for c in got]
+        assert completions == bundle.release.complete(begun, 8)
         assert all(c["count"]["low"] < c["count"]["value"] < c["count"]["high"] for c in got)
     for query in ("weather", "news", "no such", "<script>alert(1)</script>"):
         ours = bundle.index.related(bundle.index.place(query), 9)
@@ -203,14 +203,14 @@ def test_intervals_of_rows_are_those_of_sums_of_one_row(bundle):
     for name, sheet in bundle.index.sheets.items():
         counts = estimates.counts(name, sheet.table, bundle.certificate.tables[name])
         for row in (0, 7, len(sheet) - 1):
-            one = np.arange(len(sheet)) == row
-            whole = estimates.total(counts, one)
+            mask = np.arange(len(sheet)) == row
+            whole = estimates.total(counts, mask)
             assert sheet.low[row] == pytest.approx(whole.low)
             assert sheet.high[row] == pytest.approx(whole.high)
 
 
 @pytest.mark.parametrize(
-    ("match", "kept"),
+    ("match", "matches"),
     [
         ("we", lambda q: q.startswith("we")),
         ("*film*", lambda q: "film" in q),
@@ -221,8 +221,8 @@ def test_intervals_of_rows_are_those_of_sums_of_one_row(bundle):
         ("\u0e02", lambda q: q.startswith("\u0e02")),
     ],
 )
-def test_top_finds_what_a_loop_would(client, bundle, match, kept):
-    rows = [r for r in bundle.release.tables["query"].to_pylist() if kept(r["query"])]
+def test_top_finds_what_a_loop_would(client, bundle, match, matches):
+    rows = [r for r in bundle.release.tables["query"].to_pylist() if matches(r["query"])]
     assert list_keys(client, match=match) == [row["query"] for row in rows]
 
 
@@ -290,25 +290,24 @@ def index_of(bundle, tables, **changed):
     release = SimpleNamespace(
         certificate=certificate, tables={name: table for name, (table, _) in tables.items()}
     )
-    made = SimpleNamespace(index=Index(release), certificate=certificate, release=release)
-    return made
+    return SimpleNamespace(index=Index(release), certificate=certificate, release=release)
 
 
 def test_sessions_logs_and_keys_without_counts_can_be_looked_at(bundle):
     sessions = pa.table({"queries": [["a", "b"], ["b", "c"], ["a"]], "users": [90, 80, 70]})
-    made = index_of(bundle, {"session": (sessions, None)})
-    finding = look_up(made, "b")
+    indexed = index_of(bundle, {"session": (sessions, None)})
+    finding = look_up(indexed, "b")
     assert [line.text for line in finding.after.lines] == ["c"]
     assert [line.text for line in finding.before.lines] == ["a"]
     assert finding.after.lines[0].amount.low is None  # a sum of ours, no law is known for it
-    sheet = made.index.sheets["session"]
+    sheet = indexed.index.sheets["session"]
     rows = sheet.find("c", column="queries", sort="text", falling=False)
     assert sheet.texts(rows) == [{"queries": ["b", "c"]}]
 
     keys = pa.table({"query": ["x", "y"]})
-    made = index_of(bundle, {"query": (keys, None)})
-    assert look_up(made, "y").counts[0].amount is None
-    assert look_up(made, "y").clicks is None
+    indexed = index_of(bundle, {"query": (keys, None)})
+    assert look_up(indexed, "y").counts[0].amount is None
+    assert look_up(indexed, "y").clicks is None
 
     log = pa.table(
         {
@@ -318,9 +317,9 @@ def test_sessions_logs_and_keys_without_counts_can_be_looked_at(bundle):
             "count": [1, 2, 1],
         }
     )
-    made = index_of(bundle, {"log": (log, None)})
-    assert made.index.tables == ["query", "click"]
-    assert look_up(made, "q").counts[0].amount.value == 2
+    indexed = index_of(bundle, {"log": (log, None)})
+    assert indexed.index.tables == ["query", "click"]
+    assert look_up(indexed, "q").counts[0].amount.value == 2
 
 
 def test_counts_by_a_column_are_shown_one_by_one(bundle):
@@ -335,12 +334,12 @@ def test_counts_by_a_column_are_shown_one_by_one(bundle):
             "reliable": [True, True, True],
         }
     )
-    made = index_of(bundle, {"query": (table, "users")}, by=by)
-    assert [(c.also, c.amount.value) for c in look_up(made, "a").counts] == [
+    indexed = index_of(bundle, {"query": (table, "users")}, by=by)
+    assert [(c.also, c.amount.value) for c in look_up(indexed, "a").counts] == [
         ("DE", 300),
         ("FR", 200),
     ]
-    assert made.index.complete("a", 3) == [("a", 500.0)]
+    assert indexed.index.complete("a", 3) == [("a", 500.0)]
 
 
 # --- who may ask ----------------------------------------------------------------------------------
@@ -374,12 +373,12 @@ def test_only_names_of_this_machine_are_answered(client, host, status):
 
 
 def test_beyond_loopback_addresses_count_and_names_that_were_told():
-    told = Hosts(address="0.0.0.0", port=80, names=("logs.example",))
-    assert not told.loopback
+    hosts = Hosts(address="0.0.0.0", port=80, names=("logs.example",))
+    assert not hosts.loopback
     for host in ("10.0.0.3", "10.0.0.3:80", "logs.example", "localhost", "[fe80::1]:80"):
-        assert told.allow(host)
+        assert hosts.allow(host)
     for host in ("evil.example", "10.0.0.3:81", "10.0.0.3.evil.example", "logs.example.evil"):
-        assert not told.allow(host)
+        assert not hosts.allow(host)
     assert Hosts(address="::1").loopback
 
 
@@ -463,10 +462,10 @@ def asked_raw(client, path, query=b""):
     ],
 )
 def test_no_address_leads_to_a_file(client, path):
-    status, said = asked_raw(client, path)
+    status, body = asked_raw(client, path)
     assert status == 404
-    assert b"release_id" not in said
-    assert b"import" not in said
+    assert b"release_id" not in body
+    assert b"import" not in body
 
 
 @pytest.mark.parametrize(
@@ -533,9 +532,9 @@ def test_privacy_has_the_label_the_hashes_and_a_live_check(client, bundle, folde
         assert digest in answer
     assert "All claims hold." in client.get("/privacy?check=now").text
     copy = shutil.copytree(folders[0], tmp_path / "copy")
-    asked = make_client(ServedBundles([copy]))
+    page = make_client(ServedBundles([copy]))
     (copy / "README.md").write_text("something else")
-    assert asked.get("/verify").json()["ok"] is False
+    assert page.get("/verify").json()["ok"] is False
 
 
 def test_a_bundle_is_verified_again_only_when_a_file_has_changed(folders, tmp_path):
@@ -563,13 +562,13 @@ def test_compare_tells_gained_from_lost(client, bundles):
     a, b = bundles.by_name.values()
     ours = {row["query"]: row for row in _rows(a, "query")}
     theirs = {row["query"]: row for row in _rows(b, "query")}
-    found = compare_tables(a, b, "query")
-    assert len(found.gained) == len(set(theirs) - set(ours))
-    assert len(found.lost) == len(set(ours) - set(theirs))
-    assert len(found.common[0]) == len(set(ours) & set(theirs))
+    comparison = compare_tables(a, b, "query")
+    assert len(comparison.gained) == len(set(theirs) - set(ours))
+    assert len(comparison.lost) == len(set(ours) - set(theirs))
+    assert len(comparison.common[0]) == len(set(ours) & set(theirs))
     lost = [row["query"] for row in _rows(a, "query") if row["query"] not in theirs]
-    assert [keys["query"] for keys in found.before.texts(found.lost)] == lost
-    assert {"query": "weather"} in found.after.texts(found.rose[1])
+    assert [keys["query"] for keys in comparison.before.texts(comparison.lost)] == lost
+    assert {"query": "weather"} in comparison.after.texts(comparison.rose[1])
     assert combined_cost(a, b).sum.epsilon == pytest.approx(4.0)
     page = client.get("/compare?b=spring&with=summer").text
     assert all(f"<bdi>{text}</bdi>" in page for text in lost[:15] if text.isalnum())

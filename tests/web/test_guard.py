@@ -62,8 +62,8 @@ def client(sound_bundle):
 
 def cpu(work):
     start = time.process_time()
-    found = work()
-    return found, time.process_time() - start
+    result = work()
+    return result, time.process_time() - start
 
 
 # --- long texts (2) -------------------------------------------------------------------------------
@@ -102,11 +102,11 @@ def test_a_query_of_many_words_takes_no_more_time_than_its_letters(client):
 def similar_by_search(served, query, k=8):
     """What `similar_queries` gives, found by trying every beginning."""
     words = query.split(" ")
-    tried = [" ".join(words[:kept]) for kept in range(len(words), 0, -1)]
+    tried = [" ".join(words[:n]) for n in range(len(words), 0, -1)]
     tried += [words[0][:size] for size in range(min(len(words[0]) - 1, 20), 1, -1)]
     for begun in tried:
-        if found := [text for text, _ in served.index.complete(begun, k)]:
-            return found
+        if queries := [text for text, _ in served.index.complete(begun, k)]:
+            return queries
     return []
 
 
@@ -299,7 +299,7 @@ def test_an_empty_value_in_a_list_is_refused(sound_bundle, tmp_path):
 
     honest = read_certificate(sound_bundle)
     claim = replace(honest.tables["query"], rows=1)
-    made = replace(honest, tables={"session": claim})
+    certificate = replace(honest, tables={"session": claim})
     for n, (queries, words) in enumerate(
         [([["a", None]], "empty values"), ([[]], "an empty list"), ([["a", "b"]], None)]
     ):
@@ -308,7 +308,7 @@ def test_an_empty_value_in_a_list_is_refused(sound_bundle, tmp_path):
              "reliable": [True]}
         )  # fmt: skip
         out = tmp_path / str(n)
-        publish(out, tables={"session": table}, certificate=made)
+        publish(out, tables={"session": table}, certificate=certificate)
         path = out / "data" / "session.parquet"
         stored = pq.read_table(path)
         odd = pa.array(queries, pa.list_(pa.string()))
@@ -327,14 +327,14 @@ def test_an_empty_value_in_a_list_is_refused(sound_bundle, tmp_path):
 def test_what_is_remembered_is_bounded_by_bytes():
     answers = AnswerCache(most=10_000)
     for n in range(100):
-        answers.get(n, lambda: np.zeros(250), lambda found: found.nbytes)
+        answers.get(n, lambda: np.zeros(250), lambda answer: answer.nbytes)
         assert answers.size <= 10_000
     assert len(answers) == 5
-    made = []
+    computed = []
     for n in (99, 0, 99):
-        answers.get(n, lambda n=n: made.append(n) or np.zeros(250), lambda found: found.nbytes)
-    assert made == [0]  # 99 was remembered, 0 was not any more
-    answers.get("large", lambda: np.zeros(5_000), lambda found: found.nbytes)
+        answers.get(n, lambda n=n: computed.append(n) or np.zeros(250), lambda a: a.nbytes)
+    assert computed == [0]  # 99 was remembered, 0 was not any more
+    answers.get("large", lambda: np.zeros(5_000), lambda answer: answer.nbytes)
     assert len(answers) == 5
 
 
@@ -344,11 +344,11 @@ def test_patterns_on_a_large_table_take_no_more_than_the_room(served):
     answers = AnswerCache(most=4 << 20)
     sheet = Sheet("query", table, served.certificate, answers)
     for n in range(64):
-        found = sheet.find(f"*{n}*" if n else "", column="query", sort="text", falling=False)
-        assert len(found) > 0
+        rows = sheet.find(f"*{n}*" if n else "", column="query", sort="text", falling=False)
+        assert len(rows) > 0
         assert answers.size <= 4 << 20
-    kept = sum(value.nbytes + QUESTION_BYTES for value, _ in answers._answers.values())
-    assert kept <= answers.size + 64 * 100
+    size = sum(value.nbytes + QUESTION_BYTES for value, _ in answers._answers.values())
+    assert size <= answers.size + 64 * 100
 
 
 # --- answers have a size --------------------------------------------------------------------------
@@ -357,15 +357,15 @@ def test_patterns_on_a_large_table_take_no_more_than_the_room(served):
 def test_long_texts_do_not_make_large_answers(bundle):
     texts = sorted(f"{n:04}" + chr(0xE02) * 12_000 for n in range(300))
     rewrite(bundle, "query", make_table(texts, [900] * len(texts)))
-    made = client_of(ServedBundles([bundle]))
+    client = client_of(ServedBundles([bundle]))
     for address in (
         "/", "/top?size=200", "/complete?q=0", "/?q=0001", "/?q=zz",
     ):  # fmt: skip
-        answer = made.get(address)
+        answer = client.get(address)
         assert answer.status_code == 200
         assert len(answer.content) < 2_000_000, address
     # Completions that are too long to be looked up are left out.
-    assert made.get("/complete?q=0").json()["completions"] == []
+    assert client.get("/complete?q=0").json()["completions"] == []
 
 
 def test_a_link_that_would_be_too_long_is_left_out():
@@ -445,11 +445,11 @@ def test_the_parameters_of_every_mechanism_keep_to_the_schema():
 
     assert tuple(map(str, PROBABILITIES)) == certificate_schema.PASSES
     for text in TEXTS:
-        made = parse(text)
-        stated = json.loads(json.dumps(made.parameters()))
+        mechanism = parse(text)
+        stated = json.loads(json.dumps(mechanism.parameters()))
         certificate_schema._parameters(stated, text)
         for p in PROBABILITIES:
-            certificate_schema._optional(certificate_schema._whole(0))(made.passes(p), text)
+            certificate_schema._optional(certificate_schema._whole(0))(mechanism.passes(p), text)
 
 
 def test_one_bad_bundle_among_several_is_named(sound_bundle, bundle):

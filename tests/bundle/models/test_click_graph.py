@@ -54,7 +54,7 @@ def test_rounds_add_up_as_dense_matrices_do(monkeypatch):
     out = counts / counts.sum(axis=1, keepdims=True)
     back = counts.T / counts.T.sum(axis=1, keepdims=True)
     once = out @ back
-    for found, dense in (
+    for ranking, dense in (
         (walker.of_queries(np.arange(7), 99, rounds=2), once + once @ once),
         (walker.of_urls(np.arange(5), 99, rounds=2), back + back @ once),
     ):
@@ -62,15 +62,15 @@ def test_rounds_add_up_as_dense_matrices_do(monkeypatch):
         if len(dense) == 7:
             np.fill_diagonal(dense, 0)
         mine = np.zeros_like(dense)
-        mine[found.rows, found.columns] = found.scores
+        mine[ranking.rows, ranking.columns] = ranking.scores
         assert np.allclose(mine, dense, atol=1e-11)
 
 
 def test_faint_walkers_are_let_go_but_the_first_round_is_whole():
     many = 1500  # each with less than one in a thousand
     rows = [("a", f"u{n}", 1) for n in range(many)] + [(f"b{n}", f"u{n}", 1) for n in range(many)]
-    found = Walker({"click": click_table(*rows)}).of_queries(np.array([0]), 5000, rounds=1)
-    assert len(found.columns) == many
+    ranking = Walker({"click": click_table(*rows)}).of_queries(np.array([0]), 5000, rounds=1)
+    assert len(ranking.columns) == many
     assert walks.prune(sparse.csr_array([[0.5, 0.0009, 0.001]])).toarray().tolist() == [
         [0.5, 0, 0.001]
     ]
@@ -80,20 +80,20 @@ def test_the_best_of_rows_are_those_of_a_sort_with_ties_by_column():
     rng = np.random.default_rng(2)
     dense = rng.integers(0, 6, (40, 30)) / 7 * (rng.random((40, 30)) < 0.7)
     dense[3] = 0
-    found = best(sparse.csr_array(dense), 8)
+    ranking = best(sparse.csr_array(dense), 8)
     for row in range(40):
         expected = sorted((-v, c) for c, v in enumerate(dense[row]) if v > 0)[:8]
-        part = slice(found.starts[row], found.starts[row + 1])
-        assert found.columns[part].tolist() == [c for _, c in expected]
-        assert found.ranks[part].tolist() == list(range(1, len(expected) + 1))
+        part = slice(ranking.starts[row], ranking.starts[row + 1])
+        assert ranking.columns[part].tolist() == [c for _, c in expected]
+        assert ranking.ranks[part].tolist() == list(range(1, len(expected) + 1))
 
 
 def test_ranks_of_columns_are_found_and_others_are_zero():
-    found = Ranking(starts=np.array([0, 2, 2, 3]), columns=np.array([4, 1, 4]), scores=np.ones(3))
-    asked = np.array([[0, 4], [0, 1], [0, 2], [1, 4], [2, 4], [1, -1], [2, 9]])
-    assert found.rank_of(asked[:, 0], asked[:, 1]).tolist() == [1, 2, 0, 0, 1, 0, 0]
+    ranking = Ranking(starts=np.array([0, 2, 2, 3]), columns=np.array([4, 1, 4]), scores=np.ones(3))
+    cells = np.array([[0, 4], [0, 1], [0, 2], [1, 4], [2, 4], [1, -1], [2, 9]])
+    assert ranking.rank_of(cells[:, 0], cells[:, 1]).tolist() == [1, 2, 0, 0, 1, 0, 0]
     empty = Ranking(starts=np.zeros(3, int), columns=np.zeros(0, int), scores=np.zeros(0))
-    assert empty.rank_of(asked[:2, 0], asked[:2, 1]).tolist() == [0, 0]
+    assert empty.rank_of(cells[:2, 0], cells[:2, 1]).tolist() == [0, 0]
 
 
 def test_places_of_texts():
@@ -104,5 +104,5 @@ def test_places_of_texts():
 def test_a_url_of_many_equal_queries_has_related_ones(queries):
     """Each is faint; the first round counts them all the same."""
     table = click_table(*((f"q{n:04}", "x", 1) for n in range(queries)))
-    found = Walker({"click": table}).of_urls(np.array([0]), 20, rounds=2)
-    assert found.lengths.tolist() == [20]
+    ranking = Walker({"click": table}).of_urls(np.array([0]), 20, rounds=2)
+    assert ranking.lengths.tolist() == [20]
