@@ -15,7 +15,7 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("encoding", [each for each in ENCODINGS if each != "utf-16"])
+@pytest.mark.parametrize("encoding", [name for name in ENCODINGS if name != "utf-16"])
 def test_bytes_of_ascii_are_ascii_and_nothing_else_is(encoding):
     assert bytes(range(128)).decode(encoding) == "".join(map(chr, range(128)))
     assert b"\x1b$B~{a+AGE-\n".decode(encoding) == "\x1b$B~{a+AGE-\n"  # no state
@@ -40,8 +40,8 @@ def test_text_is_read_in_its_encoding(encoding, delimiter, tmp_path):
     path = tmp_path / "log.csv"
     text = f"user{delimiter}query\na{delimiter}{word}\nb{delimiter}x\n"
     path.write_bytes(text.encode(encoding) if encoding != "latin-1" else text.encode("iso8859-1"))
-    found, _ = read_rows(path, source_options={"encoding": encoding, "delimiter": delimiter})
-    assert sorted((row["user"], row["query"]) for row in found) == [
+    rows, _ = read_rows(path, source_options={"encoding": encoding, "delimiter": delimiter})
+    assert sorted((row["user"], row["query"]) for row in rows) == [
         ("a", " ".join(word.casefold().split())), ("b", "x")
     ]  # fmt: skip
 

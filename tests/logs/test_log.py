@@ -150,8 +150,8 @@ def test_a_time_out_of_all_years_breaks_one_row_only(tmp_path, good, bad):
         [("a", "2026-01-02 03:04:05", "x", None), *[("a", None, "x", None)] * len(bad)], key=str
     )
     assert broken == {"unreadable time": len(bad)}
-    kept = [("a", "2026-01-02 03:04:05", "x", None)]
-    assert rows_of(path, since="2026-01-01") == (kept, {"unreadable time": len(bad)})
+    rows = [("a", "2026-01-02 03:04:05", "x", None)]
+    assert rows_of(path, since="2026-01-01") == (rows, {"unreadable time": len(bad)})
 
 
 def test_broken_rows_are_counted_by_reason(tmp_path):
@@ -329,7 +329,9 @@ def countries(request, tmp_path):
     """The same log with further columns, in each format."""
     names = list(COUNTRIES[0])
     path = tmp_path / f"log.{request.param}"
-    held = pa.Table.from_pylist([{k: v or None for k, v in row.items()} for row in COUNTRIES])
+    searches_table = pa.Table.from_pylist(
+        [{k: v or None for k, v in row.items()} for row in COUNTRIES]
+    )
     if request.param in ("csv", "tsv"):
         tab = {"csv": ",", "tsv": "\t"}[request.param]
         lines = [tab.join(names), *(tab.join(row.values()) for row in COUNTRIES)]
@@ -337,10 +339,10 @@ def countries(request, tmp_path):
     elif request.param == "jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in COUNTRIES))
     elif request.param == "parquet":
-        pq.write_table(held, path)
+        pq.write_table(searches_table, path)
     else:
         with duckdb.connect(str(path)) as connection:
-            connection.execute("CREATE TABLE searches AS FROM held")
+            connection.execute("CREATE TABLE searches AS FROM searches_table")
     return path
 
 
@@ -457,10 +459,10 @@ def test_the_names_of_a_header_are_shown_with_the_flag_to_give(tmp_path):
         find(str(path))
 
 
-@pytest.mark.parametrize(("found", "name"), [(";", "semicolon"), ("|", "pipe")])
-def test_a_header_with_another_delimiter_is_pointed_out(found, name, tmp_path):
+@pytest.mark.parametrize(("delimiter", "name"), [(";", "semicolon"), ("|", "pipe")])
+def test_a_header_with_another_delimiter_is_pointed_out(delimiter, name, tmp_path):
     path = tmp_path / "log.csv"
-    path.write_text(f"user{found}query\na{found}x\n")
+    path.write_text(f"user{delimiter}query\na{delimiter}x\n")
     with pytest.raises(InputError, match=f"One column was found.*give --delimiter {name}"):
         find(str(path))
     assert dict(find(str(path), SourceOptions(delimiter=name)).columns) == {

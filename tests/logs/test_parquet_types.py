@@ -90,15 +90,15 @@ def test_old_timestamps_are_told_from_others(tmp_path):
     column = pa.array([1_500], pa.timestamp("ns"))
     path = write_log(column, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
     assert types_of([path], ["what"], "log")[path]["what"].name == "int96 timestamp"
-    found = duckdb.sql(f"SELECT what::VARCHAR FROM {quote(str(path))}").fetchall()
-    assert found == [("1970-01-01 00:00:00.000001",)]
+    rows = duckdb.sql(f"SELECT what::VARCHAR FROM {quote(str(path))}").fetchall()
+    assert rows == [("1970-01-01 00:00:00.000001",)]
 
 
 def test_every_half_is_read_as_the_number_it_is(tmp_path):
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     pq.write_table(pa.table({"h": pa.array(halves)}), tmp_path / "a.parquet")
-    found = duckdb.sql(f"SELECT h FROM {quote(str(tmp_path / 'a.parquet'))}").fetchnumpy()["h"]
-    assert np.array_equal(np.ma.filled(found, np.nan), halves.astype(np.float32), equal_nan=True)
+    floats = duckdb.sql(f"SELECT h FROM {quote(str(tmp_path / 'a.parquet'))}").fetchnumpy()["h"]
+    assert np.array_equal(np.ma.filled(floats, np.nan), halves.astype(np.float32), equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -181,12 +181,12 @@ def test_a_damaged_file_is_named(tmp_path):
 
 def test_the_table_of_types_in_the_docs_is_this_one():
     lines = [line.split("|") for line in DOCS.read_text().splitlines() if line.startswith("| `")]
-    said = {line[1].strip(" `"): line[3].strip() == "yes" for line in lines}
+    documented = {line[1].strip(" `"): line[3].strip() == "yes" for line in lines}
     assert {name: kind.spark is not None for name, kind in KINDS.items()} == {
-        name: read for name, read in said.items() if name in KINDS
+        name: read for name, read in documented.items() if name in KINDS
     }
-    assert {*said} - {*KINDS} == {"decimal(p,s)", "list, struct, map"}
-    assert NOTHING in said
+    assert {*documented} - {*KINDS} == {"decimal(p,s)", "list, struct, map"}
+    assert NOTHING in documented
 
 
 def test_an_engine_reads_logs_one_after_the_other(tmp_path):

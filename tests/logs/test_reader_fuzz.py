@@ -19,8 +19,8 @@ HEAD = b"user,query\n"
 
 def read_plainly(content, name="a.csv", **options):
     """(rows, broken) by the plain reader."""
-    found = plain_reader.read([(name, content)], **options)
-    return found.rows, dict(found.broken)
+    result = plain_reader.read([(name, content)], **options)
+    return result.rows, dict(result.broken)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,15 @@ def test_every_sort_of_difference_is_seen():
 def test_what_is_not_needed_for_a_difference_is_left_out():
     assert without_parts(b"abcXdefYg", lambda rest: b"X" in rest and b"Y" in rest) == b"XY"
     sample = replace(draw(1, 0, ("csv long",)), threads=4, block=3)
-    trials = Trials("rows: ...", lambda one: "rows: x" if b"u7" in one.files[0].content else "")
+    trials = Trials(
+        "rows: ...", lambda sample: "rows: x" if b"u7" in sample.files[0].content else ""
+    )
     small = smallest(sample, trials)
     assert (small.files[0].content, small.threads) == (b"u7", 1)
-    one = pair(1, 0, ("csv",))
-    last = one.added[-1]
+    logs = pair(1, 0, ("csv",))
+    last = logs.added[-1]
     trials = Trials("moved: ...", lambda two: "moved: x" if last in two.added else "")
-    assert (smallest_pair(one, trials).added, smallest_pair(one, trials).base) == ((last,), ())
+    assert (smallest_pair(logs, trials).added, smallest_pair(logs, trials).base) == ((last,), ())
 
 
 def test_some_files_of_every_kind_are_read_as_the_plain_reader_reads_them():
@@ -137,7 +139,7 @@ def test_the_old_reader_of_csv_fails_at_the_ends_of_pieces_and_nowhere_else(tmp_
             sample = draw(5, number, ("csv long",))
             (tmp_path / "a.csv").write_bytes(sample.files[0].content)
             for piece in (256, 1 << 20):
-                found = parallel_csv(sample, tmp_path, connection.execute, piece=piece)
-                wrong[piece] += bool(difference(expected(sample), found))
+                outcome = parallel_csv(sample, tmp_path, connection.execute, piece=piece)
+                wrong[piece] += bool(difference(expected(sample), outcome))
     assert wrong[256] >= 1
     assert wrong[1 << 20] == 0

@@ -16,14 +16,14 @@ FIELD = st.text(st.sampled_from('ab",\n\r\t é'), max_size=6)
 
 def fields_of(content, dialect, *, size=1 << 20, encoding="utf-8", broken=None):
     """The records of some bytes that come in pieces of a size, as lists of fields."""
-    found = []
+    fields = []
     stream = (content[i : i + size] for i in range(0, len(content), size))
     counted = {} if broken is None else broken
     for some in cut(stream, dialect, encoding=encoding, broken=counted, name="log"):
         texts = some.fields.to_pylist()
         for start, count, empty in zip(some.starts, some.counts, some.empty, strict=True):
-            found += [] if empty else [texts[start : start + count]]
-    return found
+            fields += [] if empty else [texts[start : start + count]]
+    return fields
 
 
 @given(rows=st.lists(st.lists(FIELD, min_size=2, max_size=4), max_size=6), size=st.integers(1, 9))
@@ -45,10 +45,10 @@ def test_borders_of_pieces_change_nothing(content, size):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(records, "LONGEST_RECORD", 9)
                 seen = []
-                for each in (size, 1 << 20):
+                for piece in (size, 1 << 20):
                     broken = {}
                     try:
-                        seen.append((fields_of(content, dialect, size=each, encoding=encoding, broken=broken), broken))  # fmt: skip
+                        seen.append((fields_of(content, dialect, size=piece, encoding=encoding, broken=broken), broken))  # fmt: skip
                     except InputError as error:
                         seen.append(str(error))
             assert seen[0] == seen[1]

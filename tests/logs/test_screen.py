@@ -122,15 +122,15 @@ FRESH_NOT = [
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "hygiene.md"
 
 
-def count_hits(found, not_found):
+def count_hits(hits, not_found):
     """(pattern, positives, true hits, false hits) over a labelled list."""
     screen = load()
     true, false = Counter(), Counter()
-    labelled = [(label, text) for label, texts in found.items() for text in texts]
+    labelled = [(label, text) for label, texts in hits.items() for text in texts]
     for label, text in [*labelled, *((None, text) for text in not_found)]:
         for name in screen.hits(normalise(text)):
             (true if name == label else false)[name] += 1
-    return [(name, len(found[name]), true[name], false[name]) for name in found]
+    return [(name, len(hits[name]), true[name], false[name]) for name in hits]
 
 
 def line(name, positives, true, false):
@@ -185,14 +185,14 @@ def test_a_wrong_check_digit_is_no_hit(text, name):
 
 
 def test_an_owner_replaces_or_extends_the_patterns(tmp_path):
-    own = tmp_path / "own.toml"
-    own.write_text("[badge]\npatterns = ['badge \\d{4}']\n")
-    assert load(own).hits("badge 1234 jane@example.com") == ["badge"]
-    assert load(own).needs is None
-    own.write_text("extend = true\n[badge]\npatterns = ['badge \\d{4}']\n")
-    assert load(own).hits("badge 1234 jane@example.com") == ["email", "badge"]
-    own.write_text("extend = true\n[email]\npatterns = ['nothing']\nneeds = 'n'\n")
-    assert load(own).hits("jane@example.com 987-65-4320") == ["us-ssn"]
+    path = tmp_path / "own.toml"
+    path.write_text("[badge]\npatterns = ['badge \\d{4}']\n")
+    assert load(path).hits("badge 1234 jane@example.com") == ["badge"]
+    assert load(path).needs is None
+    path.write_text("extend = true\n[badge]\npatterns = ['badge \\d{4}']\n")
+    assert load(path).hits("badge 1234 jane@example.com") == ["email", "badge"]
+    path.write_text("extend = true\n[email]\npatterns = ['nothing']\nneeds = 'n'\n")
+    assert load(path).hits("jane@example.com 987-65-4320") == ["us-ssn"]
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_an_owner_replaces_or_extends_the_patterns(tmp_path):
     ],
 )
 def test_patterns_that_cannot_be_used_are_named(tmp_path, content, message):
-    own = tmp_path / "own.toml"
-    own.write_text(content)
+    path = tmp_path / "own.toml"
+    path.write_text(content)
     with pytest.raises(UsageError, match=message):
-        load(own)
+        load(path)
     with pytest.raises(UsageError, match="cannot read the patterns"):
         load(tmp_path / "nowhere.toml")
 
@@ -344,12 +344,15 @@ LABELLED = [*NOT_FOUND, *FRESH_NOT, *(t for of in (FOUND, FRESH) for ts in of.va
 
 @settings(deadline=None, max_examples=60)
 @given(
-    one=st.sampled_from(LABELLED), two=st.sampled_from(LABELLED), cut=st.integers(0, 40),
+    first=st.sampled_from(LABELLED), second=st.sampled_from(LABELLED), cut=st.integers(0, 40),
     more=st.text("0123456789 .-@st", max_size=4),
 )  # fmt: skip
-def test_what_may_not_hit_does_not_hit(one, two, cut, more):
+def test_what_may_not_hit_does_not_hit(first, second, cut, more):
     screen = load()
-    texts = [normalise(t) for t in (one, two, one[:cut] + more + two[cut:], one + " " + two)]
+    texts = [
+        normalise(t)
+        for t in (first, second, first[:cut] + more + second[cut:], first + " " + second)
+    ]
     texts = [t for t in texts if t]
     may = screen.suspects(pa.array(texts, pa.string())).to_pylist()
     for place, text in enumerate(texts):

@@ -31,21 +31,24 @@ def rows_of(path, **options):
 
 
 @pytest.mark.parametrize("name", ["log.csv", "log.tsv", "log.txt", "log.dat.gz"])
-@pytest.mark.parametrize(("given", "character"), [(";", ";"), ("semicolon", ";"), ("tab", "\t"), ("\\t", "\t"),
+@pytest.mark.parametrize(("delimiter", "character"), [(";", ";"), ("semicolon", ";"), ("tab", "\t"), ("\\t", "\t"),
                                                   ("pipe", "|"), ("space", " "), ("\x01", "\x01")])  # fmt: skip
-def test_a_delimiter_cuts_fields_that_are_quoted_as_in_csv(name, given, character, tmp_path):
+def test_a_delimiter_cuts_fields_that_are_quoted_as_in_csv(name, delimiter, character, tmp_path):
     path = tmp_path / name
     text = 'user;query\na;"x ""y"";\nz"\nb;,\nc;d;e\n'.replace(";", character).encode()
     path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     query = f'x "y"{character}\nz'
     clean = " ".join(query.replace("\x01", "").split())
-    assert rows_of(path, delimiter=given) == ([("a", clean), ("b", ",")], {"too many columns": 1})
+    assert rows_of(path, delimiter=delimiter) == (
+        [("a", clean), ("b", ",")],
+        {"too many columns": 1},
+    )
 
 
-@pytest.mark.parametrize("given", ["", ";;", "a", "7", '"', "\n", "ä", "colon"])
-def test_what_is_no_delimiter_is_refused(given):
+@pytest.mark.parametrize("delimiter", ["", ";;", "a", "7", '"', "\n", "ä", "colon"])
+def test_what_is_no_delimiter_is_refused(delimiter):
     with pytest.raises(UsageError, match="not a delimiter: give one ASCII|without NUL"):
-        find("log.csv", SourceOptions(delimiter=given))
+        find("log.csv", SourceOptions(delimiter=delimiter))
 
 
 def test_a_delimiter_needs_text_with_fields(tmp_path):
@@ -81,9 +84,9 @@ def test_what_stands_for_no_url_is_none_by_default_and_for_others_as_the_owner_s
         "d\ty\tNone\t",
     ]
     path.write_text("user\tquery\turl\ttime\n" + "\n".join(rows) + "\n")
-    found, broken = read_rows(path)
-    assert [row["url"] for row in found if row["url"]] == ["None"]
-    assert {row["user"] for row in found} == {"a", "b", "c", "d", "-"}
+    rows, broken = read_rows(path)
+    assert [row["url"] for row in rows if row["url"]] == ["None"]
+    assert {row["user"] for row in rows} == {"a", "b", "c", "d", "-"}
     assert broken == {"unreadable time": 2}
     assert rows_of(path, missing="-,NULL,y") == (
         [("a", "x"), ("c", "null")], {"no user": 1, "no query": 2}
@@ -162,8 +165,8 @@ def test_an_array_of_objects_is_read_as_lines_are(indent, block, tmp_path, monke
     ]
     (tmp_path / "log.json").write_text(f"\n{json.dumps(rows, indent=indent)}\n")
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    asked = {"columns": KEYS}
-    assert rows_of(tmp_path / "log.json", **asked) == rows_of(tmp_path / "log.jsonl", **asked)
+    options = {"columns": KEYS}
+    assert rows_of(tmp_path / "log.json", **options) == rows_of(tmp_path / "log.jsonl", **options)
 
 
 def test_a_broken_element_is_one_broken_row(tmp_path):

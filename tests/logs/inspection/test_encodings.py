@@ -28,14 +28,14 @@ def blocks(text, encoding):
 @pytest.mark.parametrize("name", [*QUERIES, *OTHERS])
 def test_texts_of_many_languages_are_recognised(name):
     codec = name.partition(",")[0]
-    found = detect(blocks((QUERIES | OTHERS)[name], codec), ENCODINGS)
-    assert (found.name, found.others) == (codec, ())
+    result = detect(blocks((QUERIES | OTHERS)[name], codec), ENCODINGS)
+    assert (result.name, result.others) == (codec, ())
 
 
 def test_an_encoding_that_is_not_offered_is_not_proposed():
-    found = detect(blocks(QUERIES["cp1251"], "cp1251"), ("utf-8", "latin-1"))
-    assert found.name in ("utf-8", "latin-1")
-    assert not found.sure
+    result = detect(blocks(QUERIES["cp1251"], "cp1251"), ("utf-8", "latin-1"))
+    assert result.name in ("utf-8", "latin-1")
+    assert not result.sure
 
 
 def test_the_borders_of_blocks_do_not_matter():
@@ -48,6 +48,6 @@ def test_the_borders_of_blocks_do_not_matter():
 def test_a_long_run_of_plain_letters_is_read_once():
     """`init` looked for a foreign letter from every letter of a run: a minute for these, in quadratic time."""
     started = time.process_time()
-    found = detect(iter([b"a" * 30_000 + b" f\xfcr\n"]), ENCODINGS)
-    assert found.name != "utf-8"
+    result = detect(iter([b"a" * 30_000 + b" f\xfcr\n"]), ENCODINGS)
+    assert result.name != "utf-8"
     assert time.process_time() - started < 5
