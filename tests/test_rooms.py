@@ -56,7 +56,7 @@ READING = {
     "logs/spark_rows": "the rows of a source on Spark",
 }
 # Where the name of an engine decides: it is opened there, and what it cannot make is refused there.
-OPENING = {"logs/engines/running"}
+OPENING = {"logs/running"}
 # SQL outside of them: of typed rows, of the ledger, of servers, of a file's columns, of `profile` and `generate`.
 SQL = {
     "logs/invented/generate",

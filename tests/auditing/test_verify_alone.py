@@ -30,7 +30,7 @@ def test_verify_loads_nothing_that_reads_a_log(code):
     assert "murmurlog.auditing.verify" in loaded
     assert not [module for module in loaded if module.split(".")[0] in ENGINES]
     # The declared options and the types of sources are imported by every command; they read nothing.
-    light = ("options", "encodings", "times", "delimiters", "inputs", "addresses")
+    light = ("options", "running", "encodings", "times", "delimiters", "inputs", "addresses")
     assert {m for m in loaded if m.startswith("murmurlog.logs.")} <= {
         f"murmurlog.logs.{name}" for name in light
     }

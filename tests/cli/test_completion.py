@@ -123,3 +123,8 @@ def test_another_shell_is_refused(tmp_path):
     done = run("completion", "tcsh", cwd=tmp_path)
     assert done.returncode == 2
     assert "no completion for 'tcsh': use bash, zsh, fish" in done.stderr
+
+
+def test_the_tables_are_those_of_the_schema():
+    assert set(VALUES["--tables"]) == set(KEYS)
+    assert set(VALUES["--table"]) == set(KEYS) - {"left_out"}

@@ -230,3 +230,8 @@ def test_public_lists_that_are_too_long_in_all_are_refused(monkeypatch):
     keys.columns([pa.array(["a", "b"]), pa.array(["c", "d"])])
     with pytest.raises(UsageError, match="more than 10 values in all"):
         keys.columns([pa.array([["a", "b"]])])
+
+
+def test_a_table_without_a_proved_number_of_values_is_refused():
+    with pytest.raises(NotImplementedError, match="not proved"):
+        keyed_values._of_table("query by hour", {}, None)

@@ -18,8 +18,8 @@ from murmurlog import plan, release
 from murmurlog.bundle.options import options_of
 from murmurlog.bundle.scratch import make_folders, settle
 from murmurlog.errors import MurmurlogError, Refused, UsageError
-from murmurlog.logs.engines.running import Running
 from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.running import Running
 from murmurlog.mechanisms import declared_options, parse
 from murmurlog.privacy.thresholds import delta_of_threshold
 from murmurlog.publishing.ledger import Ledger

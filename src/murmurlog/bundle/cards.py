@@ -16,11 +16,11 @@ from murmurlog.bundle.label import known_keys, periods
 from murmurlog.bundle.schema import (
     AT_LEAST,
     BOUNDED_DESCRIPTIONS,
-    CONTENTS,
     DESCRIPTIONS,
     IN_LOG,
     LISTS,
     MORE,
+    TABLES,
     keys_of,
 )
 from murmurlog.bundle.table_rules import stated_schema
@@ -75,7 +75,7 @@ def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
     """The table's columns with their descriptions."""
     unit = certificate.guarantee.unit
     names = stated_schema(certificate, table).names
-    descriptions = DESCRIPTIONS | MORE
+    descriptions = {**MORE, **DESCRIPTIONS}
     if certificate.tables[table].meaning != IN_LOG:
         descriptions |= BOUNDED_DESCRIPTIONS
     texts = {name: text.format(unit=unit) for name, text in descriptions.items()}
@@ -316,7 +316,7 @@ def readme(certificate: Certificate, sha256: Mapping[str, str]) -> str:
     ]
     lines += ["## Tables", ""]
     for table in certificate.tables:
-        lines += [f"`data/{table}.parquet`: {CONTENTS[table]}", ""]
+        lines += [f"`data/{table}.parquet`: {TABLES[table].contents}", ""]
         lines += [f"- `{name}`: {text}" for name, text in columns_of(certificate, table).items()]
         lines.append("")
     for table, claim in certificate.tables.items():
@@ -349,7 +349,7 @@ def _accounting(certificate: Certificate) -> str:
 
 
 def _description(certificate: Certificate) -> str:
-    contents = ", ".join(CONTENTS[table] for table in certificate.tables)
+    contents = ", ".join(TABLES[table].contents for table in certificate.tables)
     return certificate.about.get("description", f"Parts of a search log ({contents}).")
 
 

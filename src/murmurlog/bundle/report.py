@@ -26,24 +26,13 @@ from murmurlog.bundle.label import (
     merge_sentences,
     needs,
 )
-from murmurlog.bundle.schema import AT_LEAST, COUNTED, IN_LOG, count_of, keys_of
+from murmurlog.bundle.schema import AT_LEAST, COUNTED, IN_LOG, TABLES, count_of, keys_of
 from murmurlog.charts import charts, pages
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.rounding import round_up_text
 
 TOP = 20  # rows shown of each table
 MARKS = 60  # points in each chart, at distinguishable ranks
-# The name of a table's rows, singular and plural.
-ITEMS = {
-    "keyword": ("word", "words"),
-    "query": ("query", "queries"),
-    "pair": ("pair of queries", "pairs of queries"),
-    "click": ("pair of query and url", "pairs of query and url"),
-    "session": ("sequence of queries", "sequences of queries"),
-    "itemset": ("set of queries", "sets of queries"),
-    "log": ("row", "rows"),
-    "left_out": ("search", "searches"),
-}
 
 
 def make_report(
@@ -161,7 +150,7 @@ def _rank_charts(certificate: Certificate, views: Sequence[View]) -> list[str]:
         claim = certificate.tables[view.name]
         needed = claim.passes.get("0.5") if view.intervals else None
         word = "threshold" if claim.guarantee.notion == "none" else "even odds to be published"
-        items = "pairs of query and url" if view.name == "log" else ITEMS[view.name][1]
+        items = "pairs of query and url" if view.name == "log" else TABLES[view.name].rows
         pictures.append(
             charts.ranks(
                 _marks(view, counts[view.name]),
@@ -242,7 +231,8 @@ def _size(certificate: Certificate, view: View) -> tuple[int, str, str]:
     remark = "" if rows else "nothing passed the threshold"
     if view.reliable is not None and rows:
         remark = f"{int(view.reliable.sum()):,} of them with a reliable count"
-    return rows, ITEMS[view.name][rows != 1], remark
+    table = TABLES[view.name]
+    return rows, table.row if rows == 1 else table.rows, remark
 
 
 def _in_one_account(certificate: Certificate) -> bool:

@@ -12,18 +12,52 @@ import pyarrow.compute as pc
 from murmurlog.errors import UsageError
 
 WAYS = ("first", "random")
-KEYS = {
-    "keyword": ("keyword",),
-    "query": ("query",),
-    "pair": ("query", "next_query"),
-    "click": ("query", "url"),
-    "session": ("queries",),
-    "itemset": ("items",),
-    "log": ("user", "query", "url"),
-    "left_out": ("what", "words", "clicked"),
-}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFacts:
+    """What a table is. Adding one begins here (CONTRIBUTING.md)."""
+
+    keys: tuple[str, ...]  # columns
+    contents: str
+    row: str  # the name of a row
+    rows: str
+    several: bool = False  # a row represents several records: never split
+    in_sequence: bool = False  # made of rows in order of time: needs a column of times
+
+
+TABLES = {
+    "keyword": TableFacts(keys=("keyword",), contents="words of queries", row="word", rows="words"),
+    "query": TableFacts(keys=("query",), contents="queries", row="query", rows="queries"),
+    "pair": TableFacts(
+        keys=("query", "next_query"), contents="pairs of a query and the query asked next",
+        row="pair of queries", rows="pairs of queries", in_sequence=True,
+    ),
+    "click": TableFacts(
+        keys=("query", "url"), contents="pairs of a query and a url clicked for it",
+        row="pair of query and url", rows="pairs of query and url",
+    ),
+    "session": TableFacts(
+        keys=("queries",), contents="queries asked one after another",
+        row="sequence of queries", rows="sequences of queries", several=True, in_sequence=True,
+    ),
+    "itemset": TableFacts(
+        keys=("items",), contents="sets of queries asked by the same people",
+        row="set of queries", rows="sets of queries", several=True,
+    ),
+    "log": TableFacts(
+        keys=("user", "query", "url"), contents="rows of a search log with invented users",
+        row="row", rows="rows", several=True,
+    ),
+    "left_out": TableFacts(
+        keys=("what", "words", "clicked"), several=True,
+        contents="how many searches and queries are not in the query table",
+        row="search", rows="searches",
+    ),
+}  # fmt: skip
+KEYS = {name: table.keys for name, table in TABLES.items()}
+SEVERAL = tuple(name for name, table in TABLES.items() if table.several)
 LISTS = ("queries", "items")  # key columns that hold a list of texts
-SEVERAL = ("session", "itemset", "log", "left_out")  # a row represents several records: never split
 # What a session table lists instead of queries in their order, by the mechanism that made it.
 OTHER_LISTS = {"label-paths": "labels", "k-session": "keywords"}
 SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
@@ -70,16 +104,6 @@ BOUNDED_DESCRIPTIONS = {
 MORE = {
     "rank": "place of the clicked result, 1 to 10; 10 stands for all further ones too; drawn",
     "hour": "hour of the day in UTC, 0 to 23; drawn",
-}
-CONTENTS = {
-    "keyword": "words of queries",
-    "query": "queries",
-    "pair": "pairs of a query and the query asked next",
-    "click": "pairs of a query and a url clicked for it",
-    "session": "queries asked one after another",
-    "itemset": "sets of queries asked by the same people",
-    "log": "rows of a search log with invented users",
-    "left_out": "how many searches and queries are not in the query table",
 }
 
 

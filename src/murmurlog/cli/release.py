@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from murmurlog.cli.options import command, json_option, option, source_argument, takes
 from murmurlog.cli.output import aligned, progress, show_json, tell, warn_about
-from murmurlog.logs.engines.running import Running
 from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.running import Running
 from murmurlog.publishing.request import (
     Booking,
     Budget,

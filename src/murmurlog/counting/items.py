@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.options import GAP
-from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_schema
+from murmurlog.bundle.schema import KEYS, SEVERAL, TABLES, By, keys_schema
 from murmurlog.counting.public_sets.labels import Labels
 from murmurlog.counting.sorting import first_of_each, group_pairs, sort_ties
 from murmurlog.errors import InputError, UsageError, did_you_mean
@@ -35,7 +35,6 @@ from murmurlog.privacy.sampler import Keys
 Integers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
-IN_SEQUENCE = ("pair", "session")
 MOST_GAP = 10**15  # microseconds
 MOST_WORDS = 256  # of a query; further ones do not count
 
@@ -197,7 +196,7 @@ class ItemFinder:
         mask = np.ones(rows.count, bool)
         if self.since is not None:
             mask &= rows.since(self.since)
-        if self.kind in IN_SEQUENCE:
+        if TABLES[self.kind].in_sequence:
             mask &= rows.time != NEVER
         if self.kind == "click" and rows.url:
             mask &= rows.url.codes >= 0
@@ -466,7 +465,7 @@ def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
             f"{source.name} has no time column, so there are no units {unit!r}. "
             "Map one with --columns time=..., or use --unit user."
         )
-    if kind in ("pair", "session") and "time" not in source.columns:
+    if TABLES[kind].in_sequence and "time" not in source.columns:
         raise InputError(
             f"there are no subsequent queries in {source.name}, so no {kind} table: it has no time "
             f"column. Leave {kind} out of --tables."

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.options import GAP
-from murmurlog.bundle.schema import flatten_lists
+from murmurlog.bundle.schema import TABLES, flatten_lists
 from murmurlog.counting.holdings import bring_holdings
 from murmurlog.counting.items import ItemFinder
 from murmurlog.logs.log import Log
@@ -56,7 +56,7 @@ def count_exactly(
     kinds = [
         kind
         for kind in kinds
-        if (kind != "click" or log.has_urls) and (kind not in ("pair", "session") or log.has_times)
+        if (kind != "click" or log.has_urls) and (not TABLES[kind].in_sequence or log.has_times)
     ]
     who = distinct_keys(np.concatenate([NO_KEYS, *log.partitions.results(_users)]))
     tables, holders = dict[str, pa.Table](), dict[str, Holders]()

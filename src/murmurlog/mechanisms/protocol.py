@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from murmurlog.logs.text_keys import KeyList
 
 FOLLOWING = ("pair", "click", "session")  # tables that name queries and can be counted after them
-ITEMS = ("keyword", "query", "pair", "click", "itemset")  # what a unit holds several of
+# What a unit holds several of: the tables of threshold, rounds, zealous and korolova.
+ITEMS = ("keyword", "query", "pair", "click", "itemset")
 
 
 @dataclass(frozen=True, kw_only=True)

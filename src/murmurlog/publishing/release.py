@@ -26,7 +26,7 @@ from murmurlog.bundle.certificate import (
     check_lines,
 )
 from murmurlog.bundle.keys import check_url_level
-from murmurlog.bundle.schema import count_of
+from murmurlog.bundle.schema import TABLES, count_of
 from murmurlog.bundle.write import check_target, stage
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
@@ -408,7 +408,7 @@ def _certificate(
                 "format_from": source.settled["format"],
                 "columns_from": source.settled["columns"],
             },
-            "gap": view.gap if {"pair", "session"} & {*plans} else None,
+            "gap": view.gap if any(TABLES[kind].in_sequence for kind in plans) else None,
             "set_size": view.set_size if "itemset" in plans else None,
             "consecutive": view.consecutive if "itemset" in plans else None,
             **(prepared.windows.stated or {}),

@@ -25,9 +25,9 @@ from murmurlog.bundle.options import (
     read_span,
     split_keywords,
 )
-from murmurlog.logs.engines.running import Running
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.running import Running
 from murmurlog.publishing.series_periods import Step
 
 

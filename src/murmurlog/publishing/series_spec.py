@@ -17,8 +17,8 @@ from typing import Annotated, Any
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import Option, options_of, read_list, read_number
 from murmurlog.errors import UsageError, did_you_mean
-from murmurlog.logs.engines.running import Running
 from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.running import Running
 from murmurlog.publishing.request import Booking, Budget, Content, Statements
 from murmurlog.publishing.series_periods import FORMS, Period
 

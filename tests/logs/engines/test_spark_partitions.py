@@ -16,10 +16,10 @@ from quick_cases import sample_cases
 from murmurlog.errors import EngineError
 from murmurlog.logs import rows
 from murmurlog.logs.engines import duckdb
-from murmurlog.logs.engines.running import Running
 from murmurlog.logs.engines.spark_worker import SHARDS, Packer, unpack
 from murmurlog.logs.log import read
 from murmurlog.logs.partitions import Sums
+from murmurlog.logs.running import Running
 from murmurlog.logs.source import find
 from murmurlog.logs.text_keys import NOT_DRAWN, TextKeys
 from murmurlog.privacy.sampler import SeededEntropy
