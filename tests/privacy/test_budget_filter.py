@@ -363,15 +363,15 @@ def test_epsilon_so_far_is_no_guarantee_for_who_stops_by_what_was_seen(releases)
     ]
     p, losses = gaussian(mu, bins=60).coarse
 
-    def reached(step, loss):
+    def largest_from(step, loss):
         """The best of stopping now, at the epsilon stated now, and going on; for all losses at once."""
         now = -np.expm1(np.minimum(so_far[step - 1] - loss, 0.0)) if step else np.zeros(len(loss))
         if step == releases:
             return now
-        later = reached(step + 1, np.add.outer(loss, losses).ravel()).reshape(len(loss), -1)
+        later = largest_from(step + 1, np.add.outer(loss, losses).ravel()).reshape(len(loss), -1)
         return np.maximum(now, later @ p)
 
-    assert reached(0, np.zeros(1))[0] / DELTA > (1.7 if releases == 2 else 2.2)
+    assert largest_from(0, np.zeros(1))[0] / DELTA > (1.7 if releases == 2 else 2.2)
 
 
 def test_counting_only_what_was_published_is_wrong():

@@ -5,7 +5,7 @@ import math
 
 import pytest
 from laws import fresh_law, worst_delta
-from laws import hockey_stick as summed
+from laws import hockey_stick as sum_hockey_stick
 
 from murmurlog.privacy import hockey_stick, korolova, korolova_delta, survival, zealous_dp
 from papers.formulas import zealous_printed_tau2
@@ -193,7 +193,7 @@ def test_korolova_claimed_for_replaced_users_fails():
         """One user's query moves from the second (y others) to the first (x others)."""
         P = [query_law(x + 1, x, b=b, K=K, b_q=b_q), query_law(y, y, b=b, K=K, b_q=b_q)]
         Q = [query_law(x, x, b=b, K=K, b_q=b_q), query_law(y + 1, y, b=b, K=K, b_q=b_q)]
-        return summed(P, Q, epsilon)
+        return sum_hockey_stick(P, Q, epsilon)
 
     near = range(K - 2, K + 3)
     worst = max(delta_of_a_move(x, y, epsilon) for x in near for y in near)

@@ -217,7 +217,7 @@ class Korolova(Mechanism):
         check_bound(tally, self.d)
         if tally.count != self.count:
             raise UsageError(f"the tally counts {tally.count}, the mechanism {self.count}")
-        kept, counts, stream = [], [], entropy.stream("select")
+        keys, counts, stream = [], [], entropy.stream("select")
         for shard in tally:
             # Select-Queries: M(q, D) + Lap(b) > K, one draw for every item in the tally.
             first = draw(
@@ -225,11 +225,11 @@ class Korolova(Mechanism):
                 keys=shard.keys,
             )  # fmt: skip
             selected = shard.sums + first >= self.T
-            kept.append(shard.keys[selected])
+            keys.append(shard.keys[selected])
             counts.append(shard.sums[selected])
         # Get-Query-Counts: fresh noise, independent of the selection, hence without its bias.
         return _with_fresh_counts(
-            tally, np.concatenate(kept), np.concatenate(counts), self.b_q, entropy.stream("count")
+            tally, np.concatenate(keys), np.concatenate(counts), self.b_q, entropy.stream("count")
         )
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:

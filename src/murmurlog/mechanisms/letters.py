@@ -27,7 +27,7 @@ class Letter:
     parameter: str
     also: tuple[str, ...] = ()
     above: str | None = None  # a letter for the largest count that is not published
-    exact: bool = False  # digits only, as many as they are
+    exact: bool = False  # digits only: the number may be beyond what a float holds
 
 
 class _Field(NamedTuple):

@@ -116,9 +116,7 @@ class Mechanism:
     name: ClassVar[str]
     tables: ClassVar[tuple[str, ...]]  # the tables it can make
     options: ClassVar[tuple[Option, ...]] = ()  # what its user may choose: keywords, flags
-    settings: ClassVar[
-        tuple[str, ...]
-    ] = ()  # options of the release that it reads: set_only, users
+    settings: ClassVar[tuple[str, ...]] = ()  # options of the release: set_only, users
     waits: ClassVar[bool] = False  # it reads tables that the same release published before
     waits_for: ClassVar[str] = ""  # the one of them without which it makes nothing
     needs_delta: ClassVar[bool] = True  # its keys come from the log
@@ -128,9 +126,7 @@ class Mechanism:
     composes: ClassVar[bool] = False  # its queries are made of published words, not read
     mixes_units: ClassVar[bool] = False  # whether an item is published depends on other units, too
     takes_windows: ClassVar[bool] = False  # it reads other rows for keys than for counts
-    takes_earlier: ClassVar[bool] = (
-        False  # it works with keys that are public already (View.earlier)
-    )
+    takes_earlier: ClassVar[bool] = False  # it works with keys that are public (View.earlier)
     chosen_by: ClassVar[str] = ""  # the flags that select it, if --mechanism NAME does not
 
     def __str__(self) -> str:

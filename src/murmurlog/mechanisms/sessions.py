@@ -132,7 +132,7 @@ def _cut(left: dict[str, str]) -> Cut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfCut(Mechanism):
+class _CutSessions(Mechanism):
     """What both mechanisms share: cut sessions, counted by another mechanism."""
 
     cut: Cut
@@ -184,7 +184,7 @@ class _OfCut(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sessions(_OfCut):
+class Sessions(_CutSessions):
     """Subsequences of sessions, with their noisy number of users if it is at least T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -308,7 +308,7 @@ class Sessions(_OfCut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelPaths(_OfCut):
+class LabelPaths(_CutSessions):
     """Paths of public labels instead of queries: every possible path gets a noisy count.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
