@@ -15,7 +15,6 @@ from pages import read_page as words_of
 from murmurlog.auditing.verify import verify
 from murmurlog.bundle import cards
 from murmurlog.bundle import label as wording
-from murmurlog.bundle import report as leaflets
 from murmurlog.bundle.cards import NO_GUARANTEE, NOT_PRIVATE
 from murmurlog.bundle.files import SUMS, sums
 from murmurlog.bundle.read import load
