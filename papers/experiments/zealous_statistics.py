@@ -151,7 +151,7 @@ def _top_j(log: PreparedLog, kind: str) -> dict[str, Top]:
         matched = match_tables(publish(log, kind, m, notion=notion), exact, kind)
         for j in [j for j in TOP if j <= exact.num_rows]:
             first = errors.top(matched.true, j)
-            both = errors.shares(matched.true[first], matched.given[first])
+            both = errors.shares(matched.true[first], matched.counts[first])
             found[notion]["coverage", m, j] = errors.coverage(matched.published[first])
             found[notion]["L1", m, j] = errors.average_l1(both)
             found[notion]["KL", m, j] = errors.divergence(both)
@@ -357,7 +357,7 @@ def figure_5_claims(
 
 def _difference(log: PreparedLog, kind: str, table: pa.Table) -> float:
     matched: MatchedTable = match_tables(table, log.truth.tables[kind], kind)
-    return errors.scaled_differences(matched.true, matched.given, matched.false)[0]
+    return errors.scaled_differences(matched.true, matched.counts, matched.false)[0]
 
 
 def similar(text: str, a: float, b: float, part: float = 0.25) -> Claim:

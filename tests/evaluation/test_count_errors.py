@@ -27,9 +27,9 @@ def flags(*values):
 
 
 def test_coverage_and_volume_by_hand():
-    shown = flags(1, 0, 1, 0)
-    assert measures.coverage(shown) == 0.5
-    assert measures.volume(floats(4, 3, 2, 1), shown) == 0.6
+    published = flags(1, 0, 1, 0)
+    assert measures.coverage(published) == 0.5
+    assert measures.volume(floats(4, 3, 2, 1), published) == 0.6
 
 
 def test_nothing_is_a_share_of_nothing():
@@ -43,31 +43,31 @@ def test_the_top_items_are_the_largest_and_ties_keep_their_order():
 
 def test_distances_by_hand():
     """p = (0.5, 0.3, 0.2), q = (0.25, 0, 0.75): differences 0.25, 0.3, 0.55."""
-    found = shares(floats(5, 3, 2), floats(1, 0, 3))
-    assert measures.average_l1(found) == pytest.approx(1.1 / 3)
-    assert measures.total_variation(found) == pytest.approx(0.55)
-    assert measures.root_mean_square(found) == pytest.approx(math.sqrt(0.455 / 3))
+    s = shares(floats(5, 3, 2), floats(1, 0, 3))
+    assert measures.average_l1(s) == pytest.approx(1.1 / 3)
+    assert measures.total_variation(s) == pytest.approx(0.55)
+    assert measures.root_mean_square(s) == pytest.approx(math.sqrt(0.455 / 3))
     by_hand = (
         0.5 * math.log(0.5 / (0.99 * 0.25 + 0.01 * 0.5))
         + 0.3 * math.log(0.3 / (0.01 * 0.3))
         + 0.2 * math.log(0.2 / (0.99 * 0.75 + 0.01 * 0.2))
     )
-    assert measures.divergence(found) == pytest.approx(by_hand)
+    assert measures.divergence(s) == pytest.approx(by_hand)
 
 
 def test_distances_are_those_of_scipy():
     rng = np.random.default_rng(1)
     for _ in range(20):
-        true, given = rng.integers(1, 50, 30), rng.integers(0, 50, 30)
-        p, q = true / true.sum(), given / given.sum()
-        found = shares(true.astype(float), given.astype(float))
-        assert measures.average_l1(found) == pytest.approx(distance.cityblock(p, q) / 30)
-        assert measures.total_variation(found) == pytest.approx(distance.cityblock(p, q) / 2)
+        true, counts = rng.integers(1, 50, 30), rng.integers(0, 50, 30)
+        p, q = true / true.sum(), counts / counts.sum()
+        s = shares(true.astype(float), counts.astype(float))
+        assert measures.average_l1(s) == pytest.approx(distance.cityblock(p, q) / 30)
+        assert measures.total_variation(s) == pytest.approx(distance.cityblock(p, q) / 2)
         rms = distance.euclidean(p, q) / math.sqrt(30)
-        assert measures.root_mean_square(found) == pytest.approx(rms)
-        assert measures.divergence(found) == pytest.approx(stats.entropy(p, 0.99 * q + 0.01 * p))
-        close = measures.divergence(found, skew=1e-12)
-        if (given > 0).all():
+        assert measures.root_mean_square(s) == pytest.approx(rms)
+        assert measures.divergence(s) == pytest.approx(stats.entropy(p, 0.99 * q + 0.01 * p))
+        close = measures.divergence(s, skew=1e-12)
+        if (counts > 0).all():
             assert close == pytest.approx(stats.entropy(p, q))
 
 
@@ -75,43 +75,43 @@ def test_the_same_counts_have_no_distance_at_all():
     rng = np.random.default_rng(2)
     for size in (1, 7, 1000):
         true = rng.integers(1, 10**6, size).astype(float)
-        found = shares(true, true.copy())
-        assert [measure(found) for measure in DISTANCES] == [0, 0, 0, 0]
+        s = shares(true, true.copy())
+        assert [measure(s) for measure in DISTANCES] == [0, 0, 0, 0]
         assert measures.scaled_differences(true, true.copy(), NOTHING) == (0, 0)
         assert measures.largest_gap(true, true.copy()) == 0
         assert not measures.difference_ratios(true, true.copy()).any()
 
 
 def test_a_multiple_of_the_counts_has_the_same_shares():
-    found = shares(floats(5, 3, 2), floats(10, 6, 4))
-    assert measures.total_variation(found) == 0
+    s = shares(floats(5, 3, 2), floats(10, 6, 4))
+    assert measures.total_variation(s) == 0
 
 
 @pytest.mark.parametrize("false", [NOTHING, floats(7)])
 def test_nothing_in_common_is_the_largest_distance(false):
-    found = shares(floats(3, 1), floats(0, 0), false)
-    assert measures.total_variation(found) == 1
-    assert measures.average_l1(found) == 1  # 2/j
-    assert measures.root_mean_square(found) == math.sqrt((0.75**2 + 0.25**2 + 1) / 2)
-    assert measures.divergence(found) == pytest.approx(math.log(100))
+    s = shares(floats(3, 1), floats(0, 0), false)
+    assert measures.total_variation(s) == 1
+    assert measures.average_l1(s) == 1  # 2/j
+    assert measures.root_mean_square(s) == math.sqrt((0.75**2 + 0.25**2 + 1) / 2)
+    assert measures.divergence(s) == pytest.approx(math.log(100))
 
 
 def test_publishing_one_item_is_better_than_nothing():
     true = floats(4, 3, 2, 1)
-    one, none = (shares(true, floats(x, 0, 0, 0)) for x in (4, 0))
+    single, none = (shares(true, floats(x, 0, 0, 0)) for x in (4, 0))
     for measure in DISTANCES:
-        assert measure(one) < measure(none)
+        assert measure(single) < measure(none)
 
 
 def test_shares_of_the_whole_table_reward_silence():
     """A fifth of the volume, exactly kept, is further off than nothing: why shares are of the top j."""
     true = np.append(floats(10, 10), np.ones(80))
-    kept = np.where(true == 10, true, 0)
+    counts = np.where(true == 10, true, 0)
     first = np.arange(2)
-    literal = measures.average_l1_of_all(true, kept, NOTHING, first)
+    literal = measures.average_l1_of_all(true, counts, NOTHING, first)
     assert literal == pytest.approx(0.4)  # 0.5 instead of 0.1, twice
     assert measures.average_l1_of_all(true, 0 * true, NOTHING, first) == pytest.approx(0.1)
-    assert measures.average_l1(shares(true[:2], kept[:2])) == 0
+    assert measures.average_l1(shares(true[:2], counts[:2])) == 0
 
 
 def test_scaled_differences_by_hand():
@@ -157,10 +157,10 @@ def test_inaccuracy_by_hand_and_the_slack_is_free():
 
 def test_frequent_pairs_by_hand():
     """Of 10, a half: the first. Published 4, 4 of 8: both the first and the second."""
-    true, given = floats(5, 4, 1), floats(4, 4, 0)
-    found = measures.frequent(true, given, NOTHING, one_in=2)
-    assert (found.precision, found.recall) == (0.5, 1)
-    distances = measures.support_distances(true, given, NOTHING, found.true)
+    true, counts = floats(5, 4, 1), floats(4, 4, 0)
+    frequent = measures.frequent(true, counts, NOTHING, one_in=2)
+    assert (frequent.precision, frequent.recall) == (0.5, 1)
+    distances = measures.support_distances(true, counts, NOTHING, frequent.true)
     assert distances.tolist() == [0]
     with_false = measures.frequent(true, floats(0, 0, 0), floats(9), one_in=2)
     assert (with_false.precision, with_false.recall) == (0, 0)
@@ -190,24 +190,24 @@ def test_difference_ratios_by_hand():
 
 
 def test_the_histogram_of_ratios_is_the_mean_over_releases():
-    shown = flags(1, 1, 1, 0)
+    published = flags(1, 1, 1, 0)
     first, second = floats(0, 0.3, 1.2, 1), floats(0.31, 0.3, 1, 1)
-    found = measures.ratio_histogram([first, second], [shown, shown])
+    histogram = measures.ratio_histogram([first, second], [published, published])
     #       0 to 10 %, to 20, 30, 40 %, ...,       100 %, more, missing
-    assert found.tolist() == [0.5, 0, 1, 0.5, 0, 0, 0, 0, 0, 0.5, 0.5, 1]
-    assert found.sum() == 4
+    assert histogram.tolist() == [0.5, 0, 1, 0.5, 0, 0, 0, 0, 0, 0.5, 0.5, 1]
+    assert histogram.sum() == 4
     assert measures.ratio_histogram([], []).tolist() == [0] * 12
 
 
 def test_the_upper_end_of_a_bin_belongs_to_it_whatever_the_rounding():
     tenths = 0.1 * np.arange(1, 11)  # the third is 0.30000000000000004
-    found = measures.ratio_histogram([tenths], [np.ones(10, bool)])
-    assert found.tolist() == [1] * 10 + [0, 0]
+    histogram = measures.ratio_histogram([tenths], [np.ones(10, bool)])
+    assert histogram.tolist() == [1] * 10 + [0, 0]
 
 
 def test_as_many_users_are_drawn_as_there_are():
-    drawn = list(measures.resample_users(50, resamples=3))
-    assert [times.sum() for times in drawn] == [50, 50, 50]
-    assert not np.array_equal(drawn[0], drawn[1])
+    samples = list(measures.resample_users(50, resamples=3))
+    assert [times.sum() for times in samples] == [50, 50, 50]
+    assert not np.array_equal(samples[0], samples[1])
     again = list(measures.resample_users(50, resamples=3))
-    assert np.array_equal(drawn, again)
+    assert np.array_equal(samples, again)

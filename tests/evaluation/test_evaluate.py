@@ -21,7 +21,7 @@ from murmurlog.evaluation.bundles import Bundle, load_bundle, reading_of
 from murmurlog.evaluation.evaluate import evaluate, sweep
 from murmurlog.evaluation.ground_truth import count_exactly, searches_of
 from murmurlog.evaluation.parts import key_entropy
-from murmurlog.evaluation.request import Place
+from murmurlog.evaluation.request import PlanContext
 from murmurlog.evaluation.runner import Collector, average
 from murmurlog.evaluation.scores import Figure, Result, Scores, compare, mean, merge, results
 from murmurlog.evaluation.tasks import TASKS, Settings, Unfit
@@ -64,15 +64,15 @@ class RecordingTask:
             raise Unfit("needs a click table")
         self.seen.append((tables, truth))
         rows = Figure(measure="rows", value=float(tables["query"].num_rows), n=1)
-        asked = Scores(measure="half", values=np.array([1.0, np.nan]), users=np.array([0, 1]))
-        return [rows, asked]
+        scores = Scores(measure="half", values=np.array([1.0, np.nan]), users=np.array([0, 1]))
+        return [rows, scores]
 
 
 @pytest.fixture
 def recording_tasks(monkeypatch):
-    found = {name: RecordingTask(name, out) for name, out in (("whole", False), ("held", True))}
-    monkeypatch.setattr(tasks, "TASKS", found)
-    return found
+    recording = {name: RecordingTask(name, out) for name, out in (("whole", False), ("held", True))}
+    monkeypatch.setattr(tasks, "TASKS", recording)
+    return recording
 
 
 def test_a_given_bundle_is_scored_as_it_is_and_its_recipe_runs_again_on_training_users(
@@ -81,17 +81,17 @@ def test_a_given_bundle_is_scored_as_it_is_and_its_recipe_runs_again_on_training
     done = evaluate(
         str(place / "log.parquet"), bundles=[place / "bundle"], baselines=["raw"], folds=2
     )
-    given = load(place / "bundle").tables["query"]
+    query = load(place / "bundle").tables["query"]
     whole = [tables for tables, _ in recording_tasks["whole"].seen]
     assert whole[1]["query"] is not None
-    assert whole[1]["query"].equals(given)
-    held = recording_tasks["held"].seen
-    assert len(held) == 4  # raw and the bundle, in two folds
-    for tables, truth in held:
+    assert whole[1]["query"].equals(query)
+    calls = recording_tasks["held"].seen
+    assert len(calls) == 4  # raw and the bundle, in two folds
+    for tables, truth in calls:
         users = truth.holders["query"].users
         asking = len(set(truth.searches["user"].to_pylist()))
         assert users + asking == 500
-        assert not tables["query"].equals(given)
+        assert not tables["query"].equals(query)
     assert done.internal
     assert done.as_json()["internal"] is True
     assert "run again" in done.how
@@ -115,7 +115,7 @@ def test_a_seed_gives_the_same_tables_whatever_the_order_of_the_engine_s_rows(
             self, table.take(np.arange(table.num_rows)[::-1]).to_batches(700), *more
         )
 
-    turned, made = [], []
+    turned, runs = [], []
     for way in (read_batches, backwards):
         monkeypatch.setattr(RowReader, "read", way)
         evaluate(
@@ -126,12 +126,12 @@ def test_a_seed_gives_the_same_tables_whatever_the_order_of_the_engine_s_rows(
                   for mechanism in ("threshold", "zealous", "korolova", "rounds")),
             ],
         )  # fmt: skip
-        made.append([tables for tables, _ in recording_tasks["held"].seen])
+        runs.append([tables for tables, _ in recording_tasks["held"].seen])
         recording_tasks["held"].seen.clear()
     assert max(turned) > 100
-    assert len(made[0]) == 5
-    assert min(tables["query"].num_rows for tables in made[0]) > 5
-    for before, after in zip(*made, strict=True):
+    assert len(runs[0]) == 5
+    assert min(tables["query"].num_rows for tables in runs[0]) > 5
+    for before, after in zip(*runs, strict=True):
         for name, table in before.items():
             assert in_order(table).equals(in_order(after[name])), name
 
@@ -174,8 +174,8 @@ def test_the_truth_has_the_sessions_of_the_bundle(tmp_path, recording_tasks):
     release(str(log), out=out, gap=600.0, **how)
     evaluate(str(log), bundles=[out], baselines=[], folds=1)
     assert {truth.tables["pair"].num_rows for _, truth in recording_tasks["whole"].seen} == {0}
-    held = [truth.searches for _, truth in recording_tasks["held"].seen]
-    assert all(len(set(s["session"].to_pylist())) == s.num_rows for s in held)
+    searches = [truth.searches for _, truth in recording_tasks["held"].seen]
+    assert all(len(set(s["session"].to_pylist())) == s.num_rows for s in searches)
     release(str(log), out=tmp_path / "other", **how)
     with pytest.raises(UsageError, match=r"different sessions \(--gap\)"):
         evaluate(str(log), bundles=[out, tmp_path / "other"])
@@ -207,10 +207,10 @@ def test_where_nobody_is_held_out_there_are_no_questions(tmp_path):
 
 def test_every_score_is_told_over_the_answered_and_over_all(place, recording_tasks):
     done = evaluate(str(place / "log.parquet"), baselines=["raw"], folds=1)
-    told = {(r.task, r.measure): (r.value, r.n) for r in done.results}
-    assert told["held", "half (covered)"] == (1.0, 1)
-    assert told["held", "half (all)"] == (0.5, 2)
-    assert told["held", "coverage"] == (0.5, 2)
+    values = {(r.task, r.measure): (r.value, r.n) for r in done.results}
+    assert values["held", "half (covered)"] == (1.0, 1)
+    assert values["held", "half (all)"] == (0.5, 2)
+    assert values["held", "coverage"] == (0.5, 2)
 
 
 def test_what_cannot_be_run_is_said(place, recording_tasks):
@@ -284,7 +284,7 @@ def test_public_lists_and_maps_are_asked_for_again_too(place, tmp_path):
 def recipe_of(certificate):
     """The recipe in a certificate of a bundle b, without public files."""
     release = Release(path=Path("b"), certificate=certificate)
-    return Bundle(name="b", release=release, files={}).recipe(Place(columns=()))
+    return Bundle(name="b", release=release, files={}).recipe(PlanContext(columns=()))
 
 
 def certificate_of(place, **mechanisms):
@@ -318,7 +318,7 @@ def test_public_files_are_read_for_the_tables_and_urls_of_the_bundle(place, tmp_
         log, out=out, tables=["query", "click"], mechanism="pool", pool=pool, url="host", epsilon=5
     )  # fmt: skip
     bundle = load_bundle(f"{out}:pool={pool}")
-    where = Place(columns=(), reading=reading_of(ReadOptions(), {"b": bundle.release}))
+    where = PlanContext(columns=(), reading=reading_of(ReadOptions(), {"b": bundle.release}))
     pools = bundle.recipe(where).view.options["pool"]
     assert {name: listed[0].keys.size for name, listed in pools.items()} == {
         name: claim.parameters["pool_size"]
@@ -333,16 +333,16 @@ def test_a_recipe_makes_the_same_kind_of_release(place):
         str(place / "log.parquet"), out=out, mechanism="threshold", tables=["query", "click"],
         epsilon=20, delta=1e-4, per_user=5, entropy=SeededEntropy(3), set_only=True,
     )  # fmt: skip
-    given = load(out)
-    recipe = load_bundle(out).recipe(Place(columns=()))
-    done = reading_of(ReadOptions(), {"seeded": given})
+    bundle = load(out)
+    recipe = load_bundle(out).recipe(PlanContext(columns=()))
+    done = reading_of(ReadOptions(), {"seeded": bundle})
     with connect() as engine:
         source = find(str(place / "log.parquet"))
         log = done.read(source, engine=engine, urls=True, entropy=SeededEntropy(3), say=print)
-        made = recipe.release(log, done, entropy=SeededEntropy(3))
-    for name, table in given.tables.items():
-        assert set(made[name]["query"].to_pylist()) == set(table["query"].to_pylist())
-        assert made[name].column_names == table.column_names
+        tables = recipe.release(log, done, entropy=SeededEntropy(3))
+    for name, table in bundle.tables.items():
+        assert set(tables[name]["query"].to_pylist()) == set(table["query"].to_pylist())
+        assert tables[name].column_names == table.column_names
 
 
 def test_exact_tables_and_searches_by_hand(tmp_path):
@@ -402,10 +402,10 @@ def test_tables_that_follow_from_published_ones():
             "count": [3, 1, 1],
         }
     )
-    found = add_derived_tables({"log": log})
-    assert found["query"].to_pylist() == [{"query": "a", "users": 2}, {"query": "a b", "users": 1}]
-    assert found["click"].num_rows == 2
-    assert found["keyword"].to_pylist() == [
+    tables = add_derived_tables({"log": log})
+    assert tables["query"].to_pylist() == [{"query": "a", "users": 2}, {"query": "a b", "users": 1}]
+    assert tables["click"].num_rows == 2
+    assert tables["keyword"].to_pylist() == [
         {"keyword": "a", "users": 3},
         {"keyword": "b", "users": 1},
     ]
@@ -431,8 +431,8 @@ def test_a_mean_has_an_interval_over_users_not_over_questions():
 
 
 def test_folds_are_put_together_and_their_users_kept_apart():
-    one = Scores(measure="m", values=np.array([1.0, np.nan]), users=np.array([0, 1]))
-    (both,) = merge([[one], [one]])
+    first = Scores(measure="m", values=np.array([1.0, np.nan]), users=np.array([0, 1]))
+    (both,) = merge([[first], [first]])
     assert isinstance(both, Scores)
     assert both.users.tolist() == [0, 1, 2, 3]
     (figure,) = merge(
@@ -447,19 +447,19 @@ def test_repeats_are_averaged_and_their_spread_is_in_the_interval():
             system="s", task="t", measure="m", value=value, low=value - 0.1, high=value + 0.1, n=9
         )
 
-    (found,) = average([[line(0.2)], [line(0.6)]])
+    (average_line,) = average([[line(0.2)], [line(0.6)]])
     spread = math.hypot(0.1, 1.96 * math.sqrt(0.08))
-    assert found.value == pytest.approx(0.4)
-    assert found.high == pytest.approx(0.4 + spread)
+    assert average_line.value == pytest.approx(0.4)
+    assert average_line.high == pytest.approx(0.4 + spread)
 
 
 def test_tests_are_of_what_the_lines_say_where_releases_are_repeated():
-    told, users = Collector(), np.arange(50)
-    told.add("t", "raw", 0, [Scores(measure="m", values=np.full(50, 0.5), users=users)])
+    collector, users = Collector(), np.arange(50)
+    collector.add("t", "raw", 0, [Scores(measure="m", values=np.full(50, 0.5), users=users)])
     for repeat, value in enumerate((0.9, 0.1, 0.1)):
         values = np.where(users < 10, np.nan, value)  # misses are 0
-        told.add("t", "s", repeat, [Scores(measure="m", values=values, users=users)])
-    lines, (test,) = told.lines(["raw", "s"])
+        collector.add("t", "s", repeat, [Scores(measure="m", values=values, users=users)])
+    lines, (test,) = collector.lines(["raw", "s"])
     means = {line.system: line.value for line in lines if line.measure == "m (all)"}
     assert test.difference == pytest.approx(means["s"] - means["raw"])
     assert test.difference < 0
@@ -468,10 +468,10 @@ def test_tests_are_of_what_the_lines_say_where_releases_are_repeated():
 def test_the_paired_test_is_that_of_scipy_by_hand():
     a = Scores(measure="m", values=np.array([1.0, 0.0, np.nan]), users=np.arange(3))
     b = Scores(measure="m", values=np.array([1.0, 1.0, 1.0]), users=np.arange(3))
-    (found,) = compare("s", "raw", "t", [a], [b])
+    (comparison,) = compare("s", "raw", "t", [a], [b])
     # Differences 0, -1, -1: mean -2/3, standard error 1/3, t = -2 with 2 degrees of freedom.
-    assert found.difference == pytest.approx(-2 / 3)
-    assert found.p == pytest.approx(0.18350, abs=1e-5)
+    assert comparison.difference == pytest.approx(-2 / 3)
+    assert comparison.p == pytest.approx(0.18350, abs=1e-5)
     # Three questions of one user and one of another are two users' worth of evidence, not four.
     many = np.array([0, 0, 0, 1])
     c = Scores(measure="m", values=np.array([0.5, 0.6, 0.4, 0.2]), users=many)
@@ -521,17 +521,17 @@ def test_results_tell_coverage_once_and_every_score_twice():
 
 def test_a_mean_over_no_question_is_no_number_in_every_form(place, tmp_path):
     nothing = Scores(measure="a", values=np.array([np.nan]), users=np.array([0]))
-    one = Scores(measure="a", values=np.array([0.5]), users=np.array([0]))
+    single = Scores(measure="a", values=np.array([0.5]), users=np.array([0]))
     coverage, covered, every = results("s", "t", [nothing])
     assert (covered.measure, covered.n, every.value, coverage.value) == ("a (covered)", 0, 0, 0)
     assert math.isnan(covered.value)
     assert covered.as_json()["value"] is None
     # Of several folds or releases, those that answered something decide.
-    folds = [results("s", "t", [each]) for each in (nothing, one)]
+    folds = [results("s", "t", [figure]) for figure in (nothing, single)]
     assert average(folds)[1].value == 0.5
     assert math.isnan(average([folds[0], folds[0]])[1].value)
     figures = [mean("b", np.array(values), np.arange(len(values))) for values in ([], [0.5])]
-    (merged,) = merge([[each] for each in figures])
+    (merged,) = merge([[figure] for figure in figures])
     assert (merged.value, merged.n) == (0.5, 1)
     done = run(
         "evaluate", place / "log.parquet", "--folds", 1, "--tasks", "suggestion",
@@ -553,11 +553,11 @@ def test_a_mean_over_no_question_is_no_number_in_every_form(place, tmp_path):
 def test_every_task_runs_on_a_log_that_has_what_it_needs(tmp_path):
     log = invent(rows=6_000, seed=5, like="aol")
     write(log, tmp_path / "log.parquet")
-    asked = {"labels": log.labels, "folds": 1}
-    done = evaluate(str(tmp_path / "log.parquet"), baselines=["raw", "users-30"], **asked)
+    options = {"labels": log.labels, "folds": 1}
+    done = evaluate(str(tmp_path / "log.parquet"), baselines=["raw", "users-30"], **options)
     skipped = {(s.system, s.task): s.why for s in done.skipped}
-    told = {result.task for result in done.results if result.system == "raw"}
-    assert told == set(TASKS)
+    scored = {result.task for result in done.results if result.system == "raw"}
+    assert scored == set(TASKS)
     lacking = ("substitution", "spelling", "related-queries")
     assert set(skipped) == {("users-30", task) for task in lacking}
     assert done.top_list[0][1] == 1

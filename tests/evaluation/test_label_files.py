@@ -11,9 +11,9 @@ from murmurlog.logs.invented.generate import invent, write_labels
 def test_what_generate_planted_is_read_back(tmp_path, ending):
     log = invent(rows=2_000, seed=3, like="aol")
     write_labels(log, tmp_path / f"planted.{ending}")
-    found = read_planted(tmp_path / f"planted.{ending}")
-    assert found.num_rows == log.labels.num_rows
-    assert sorted(found["query"].to_pylist()) == sorted(log.labels["query"].to_pylist())
+    planted = read_planted(tmp_path / f"planted.{ending}")
+    assert planted.num_rows == log.labels.num_rows
+    assert sorted(planted["query"].to_pylist()) == sorted(log.labels["query"].to_pylist())
 
 
 def test_lengths_of_posting_lists_are_read(tmp_path):

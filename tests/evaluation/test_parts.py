@@ -51,8 +51,8 @@ def spread(log, seed):
         place = rng.integers(0, 3, len(rows.unit_keys))[rows.unit]
         parts += [rows.at(place == n) for n in range(3)]
     workspace = log.partitions.workspace
-    kept = [workspace.keep(parts[n]) for n in rng.permutation(len(parts))]
-    return replace(log, partitions=LocalPartitions(kept, workspace))
+    stored = [workspace.keep(parts[n]) for n in rng.permutation(len(parts))]
+    return replace(log, partitions=LocalPartitions(stored, workspace))
 
 
 def test_the_truth_is_the_same_whatever_the_partitions_are(path):
@@ -76,13 +76,13 @@ def test_the_truth_is_the_same_whatever_the_partitions_are(path):
 def test_a_release_is_the_same_whatever_the_partitions_are(path, request_text):
     with connect() as engine:
         log = read_log(path, engine)
-        wanted, found = (
-            make_tables(request_text, each, Reading(), entropy=SeededEntropy(3))
-            for each in (log, spread(log, 1))
+        wanted, actual = (
+            make_tables(request_text, part, Reading(), entropy=SeededEntropy(3))
+            for part in (log, spread(log, 1))
         )
     assert max(table.num_rows for table in wanted.values()) > 10
     for kind, table in wanted.items():
-        assert in_order(found[kind]).equals(in_order(table)), kind
+        assert in_order(actual[kind]).equals(in_order(table)), kind
 
 
 def test_what_a_release_derives_is_gone_with_it(path):
@@ -118,10 +118,10 @@ def test_a_user_is_in_one_fold_whatever_else_is_in_the_log(path):
         later = read_log(path, engine, since="2026-05-01")
         folds = []
         for fold in range(5):
-            kept, held = split(log, fold=fold, folds=5)
-            assert users_of(held).isdisjoint(users_of(kept))
-            assert rows_of(held) + rows_of(kept) == log.rows
-            folds.append(users_of(held))
+            training, held_out = split(log, fold=fold, folds=5)
+            assert users_of(held_out).isdisjoint(users_of(training))
+            assert rows_of(held_out) + rows_of(training) == log.rows
+            folds.append(users_of(held_out))
             assert users_of(split(later, fold=fold, folds=5)[1]) <= folds[-1]
         assert later.rows < log.rows
         assert sum(map(len, folds)) == len(set.union(*folds)) == 500

@@ -100,8 +100,8 @@ def test_what_is_not_finite_is_said_and_not_drawn(tmp_path):
     evaluation = replace(evaluation, results=(*evaluation.results, *odd))
     assert "query KL@1 – ∞" in read_page(report.page(evaluation))
     report.write(evaluation, tmp_path / "r.html")
-    told = json.loads((tmp_path / "r.json").read_text(), parse_constant=lambda c: pytest.fail(c))
-    assert [r["value"] for r in told["results"][-2:]] == [None, None]
+    results = json.loads((tmp_path / "r.json").read_text(), parse_constant=lambda c: pytest.fail(c))
+    assert [r["value"] for r in results["results"][-2:]] == [None, None]
 
 
 def test_an_evaluation_of_nothing_is_a_page():
@@ -142,11 +142,11 @@ def test_a_system_without_an_answer_has_no_score_on_the_covered():
     assert "– n 0" in read_page(report.page(evaluation))
 
 
-def test_the_hero_picture_is_bars_at_one_epsilon_and_dots_at_several():
-    drawn = report.charts(make_evaluation())
-    names = [name for name in drawn if name.startswith("kept-")]
+def test_what_survives_is_bars_at_one_epsilon_and_dots_at_several():
+    charts = report.charts(make_evaluation())
+    names = [name for name in charts if name.startswith("kept-")]
     assert names == ["kept-volume", "kept-distinct", "kept-clicks"]
-    bars = elements(drawn["kept-volume"], "rect")
+    bars = elements(charts["kept-volume"], "rect")
     assert len(bars) == 3  # the raw log keeps everything, and is left out
     plot = BARS.end - BARS.left
     assert float(bars[0].get("width")) == pytest.approx(0.4 / 0.6 * plot, abs=0.2)
@@ -154,13 +154,13 @@ def test_the_hero_picture_is_bars_at_one_epsilon_and_dots_at_several():
     assert [float(d.get("cx")) for d in dots] == [COLUMN.left, COLUMN.end, COLUMN.end + NONE_AT]
 
 
-def test_the_hero_picture_of_a_sweep_has_a_line_for_each_mechanism_and_baselines_as_dots():
-    drawn = report.charts(make_sweep())
-    lines = elements(drawn["kept-distinct"], "polyline")
+def test_what_survives_a_sweep_has_a_line_for_each_mechanism_and_baselines_as_dots():
+    charts = report.charts(make_sweep())
+    lines = elements(charts["kept-distinct"], "polyline")
     assert len(lines) == 2
     xs = [float(point.split(",")[0]) for point in lines[0].get("points").split()]
     assert xs == [COLUMN.left, (COLUMN.left + COLUMN.end) / 2, COLUMN.end]  # 1, 2, 4: logarithmic
-    (dot,) = [c for c in elements(drawn["kept-distinct"], "circle") if "hollow" in c.get("class")]
+    (dot,) = [c for c in elements(charts["kept-distinct"], "circle") if "hollow" in c.get("class")]
     assert float(dot.get("cx")) == COLUMN.end + NONE_AT
     assert "What survives at which epsilon" in read_page(report.page(make_sweep()))
 
@@ -186,16 +186,16 @@ def test_a_sweep_of_bounds_says_what_each_keeps_and_how_much_users_have():
 
 
 def test_ranks_show_what_a_system_released():
-    drawn = report.charts(make_evaluation())
-    assert "ranks-raw" not in drawn
-    circles = [c.get("class") for c in elements(drawn["ranks-rounds"], "circle")]
+    charts = report.charts(make_evaluation())
+    assert "ranks-raw" not in charts
+    circles = [c.get("class") for c in elements(charts["ranks-rounds"], "circle")]
     assert sorted(circles) == ["dim", "dim", "fill0"]
 
 
 def test_budgets_are_drawn_where_there_are_several_tables():
-    drawn = report.charts(make_evaluation())
-    assert [name for name in drawn if name.startswith("budget-")] == ["budget-rounds"]
-    texts = [t.text for t in elements(drawn["budget-rounds"], "text")]
+    charts = report.charts(make_evaluation())
+    assert [name for name in charts if name.startswith("budget-")] == ["budget-rounds"]
+    texts = [t.text for t in elements(charts["budget-rounds"], "text")]
     assert texts[-8:] == ["query", "0.7", "click", "0.6", "sum", "1.3", "in one account", "1"]
 
 
@@ -206,9 +206,9 @@ def test_points_of_curves_are_told_from_measures():
     assert pictures.curve_of("nDCG@10, walk (all)") is None
     assert pictures.curve_of("P@5 (all)") is None
     assert pictures.curve_of("corrected") is None
-    drawn = report.charts(make_evaluation())
-    assert len(elements(drawn["curve-suggestion-p-5-all"], "polyline")) == 4
-    assert len(elements(drawn["curve-statistics-query-coverage"], "polyline")) == 4
+    charts = report.charts(make_evaluation())
+    assert len(elements(charts["curve-suggestion-p-5-all"], "polyline")) == 4
+    assert len(elements(charts["curve-statistics-query-coverage"], "polyline")) == 4
 
 
 def test_two_charts_of_one_name_are_numbered():

@@ -137,7 +137,7 @@ def open_page(browser, path, *, width=1280, scheme="light"):
     page.on("request", lambda request: noise.append(("request", request.url)))
     page.goto(path.as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-    return page, [each for each in noise if each != ("request", path.as_uri())]
+    return page, [entry for entry in noise if entry != ("request", path.as_uri())]
 
 
 @pytest.mark.parametrize("width", SIZES.values(), ids=SIZES)
@@ -194,10 +194,10 @@ def test_the_check_of_glyphs_finds_a_missing_one(browser, page_path):
 def fonts_with(code):
     if shutil.which("fc-list") is None:
         return False
-    found = subprocess.run(
+    listing = subprocess.run(
         ["fc-list", f":charset={code}", "family"], capture_output=True, text=True, check=True
     )
-    return bool(found.stdout.strip())
+    return bool(listing.stdout.strip())
 
 
 def test_charts_open_by_themselves(browser, tmp_path):

@@ -12,13 +12,13 @@ from murmurlog.cli.evaluate import read_vary
 from murmurlog.errors import InputError, UsageError
 from murmurlog.evaluation.evaluate import evaluate, plan_systems, sweep
 from murmurlog.evaluation.request import (
-    Place,
+    PlanContext,
     Recipe,
     RequestError,
     make_tables,
     parse_request,
+    replace_parameter,
     split_requests,
-    with_letter,
 )
 from murmurlog.evaluation.setup import Setup
 from murmurlog.logs.engines.duckdb import connect
@@ -28,12 +28,12 @@ from murmurlog.logs.source import find
 from murmurlog.mechanisms import declared_options
 from murmurlog.privacy.sampler import SeededEntropy
 
-PLACE = Place(columns=("user", "query", "time", "url"))
+CONTEXT = PlanContext(columns=("user", "query", "time", "url"))
 
 
 def plan(request):
     """The mechanism of the query table, or of the first one, of each request in a text."""
-    recipes = {str(one): one.recipe(PLACE) for one in parse_request(request)}
+    recipes = {str(r): r.recipe(CONTEXT) for r in parse_request(request)}
     return {
         name: str(next(iter(recipe.plans.values())).mechanism) for name, recipe in recipes.items()
     }
@@ -175,12 +175,12 @@ def test_a_wrong_request_is_refused_by_its_name_with_what_is_possible(text, mess
 )  # fmt: skip
 def test_what_is_given_twice_or_changes_nothing_is_an_error(keywords, message):
     with pytest.raises(UsageError, match=message):
-        plan_systems(Setup(source="", **keywords), {}, PLACE)
+        plan_systems(Setup(source="", **keywords), {}, CONTEXT)
 
 
 def test_one_request_that_cannot_be_planned_does_not_stop_the_others():
     requests = ["zealous:notion=pdp", "korolova", "hong:support=0.01|2"]
-    recipes, failed = plan_systems(Setup(source="", baselines=requests), {}, PLACE)
+    recipes, failed = plan_systems(Setup(source="", baselines=requests), {}, CONTEXT)
     assert list(recipes) == ["korolova", "hong:support=0.01"]
     assert "--notion pdp needs --users" in failed["zealous:notion=pdp"]
     assert list(failed) == ["zealous:notion=pdp", "hong:support=2"]
@@ -189,23 +189,26 @@ def test_one_request_that_cannot_be_planned_does_not_stop_the_others():
 @pytest.mark.parametrize("letter", ["T", "scale"])
 def test_a_parameter_by_hand_gives_the_guarantee_that_follows(letter):
     fixed = "threshold:epsilon=1,delta=1e-6,per-user=5,noise=geometric,tables=query"
-    (solved,) = (request.recipe(PLACE) for request in parse_request(fixed))
+    (solved,) = (request.recipe(CONTEXT) for request in parse_request(fixed))
     before = solved.plans["query"].mechanism
     value = before.scale * 2 if letter == "scale" else before.T // 2
-    (other,) = (request.recipe(PLACE) for request in parse_request(f"{fixed},{letter}={value}"))
+    (other,) = (request.recipe(CONTEXT) for request in parse_request(f"{fixed},{letter}={value}"))
     assert getattr(other.plans["query"].mechanism, letter) == pytest.approx(value)
     assert other.guarantee.delta > 100 * solved.guarantee.delta
 
 
 def test_a_scale_that_costs_more_than_the_requested_epsilon_states_its_cost():
     (request,) = parse_request("zealous:epsilon=1,per-user=5,tables=query,scale=2.5")
-    assert request.recipe(PLACE).guarantee.epsilon == pytest.approx(2 * 5 / 2.5 / 2)
+    assert request.recipe(CONTEXT).guarantee.epsilon == pytest.approx(2 * 5 / 2.5 / 2)
 
 
 def test_a_parameter_replaces_the_one_that_means_the_same():
-    assert with_letter("korolova(d=1, b=2.0, T=10)", "K", "5") == "korolova(d=1, b=2.0, K=5)"
-    assert with_letter("zealous(m=1, lam=2.0, T=9)", "scale", "5") == "zealous(m=1, T=9, scale=5)"
-    assert with_letter("rounds(d=1, T=1_2)", "T", "5") is None
+    assert replace_parameter("korolova(d=1, b=2.0, T=10)", "K", "5") == "korolova(d=1, b=2.0, K=5)"
+    assert (
+        replace_parameter("zealous(m=1, lam=2.0, T=9)", "scale", "5")
+        == "zealous(m=1, T=9, scale=5)"
+    )
+    assert replace_parameter("rounds(d=1, T=1_2)", "T", "5") is None
 
 
 def test_a_request_makes_tables_and_a_list_of_values_does_not(small_log):
@@ -252,9 +255,9 @@ def test_a_sweep_over_two_keys_is_charted_with_a_line_for_each_value_of_the_othe
 def test_a_list_of_values_in_an_evaluation_is_charted_as_in_a_sweep(small_log):
     request = {"tasks": ["statistics"], "folds": 1}
     swept = sweep(small_log, mechanisms=["k-query"], vary=("k", [5, 9]), **request)
-    listed = evaluate(small_log, baselines=["k-query:5|9"], **request)
-    assert listed.points == swept.points
-    assert {(p.at, p.result.system) for p in listed.points} == {(5, "k-query"), (9, "k-query")}
+    evaluation = evaluate(small_log, baselines=["k-query:5|9"], **request)
+    assert evaluation.points == swept.points
+    assert {(p.at, p.result.system) for p in evaluation.points} == {(5, "k-query"), (9, "k-query")}
 
 
 def test_a_system_that_fails_while_it_is_released_is_left_out(small_log, monkeypatch):

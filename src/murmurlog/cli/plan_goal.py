@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from murmurlog.cli.output import aligned, progress, show, show_json, tell, warn_about
+from murmurlog.cli.output import align, progress, show, show_json, tell, warn_about
 from murmurlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,26 +29,31 @@ def plan_on_forecast(
     """Chooses a release, prints its forecast, and writes its settings to --out."""
     for name, value in others.items():
         if value is not None:
-            given = "--set" if name == "letters" else "--" + name.replace("_", "-")
+            option = "--set" if name == "letters" else "--" + name.replace("_", "-")
             raise UsageError(
-                f"{given} does not go with a forecast: leave it out, or plan without one"
+                f"{option} does not go with a forecast: leave it out, or plan without one"
             )
     from murmurlog.publishing.planning.forecast_source import ForecastSource
     from murmurlog.publishing.planning.goals import Terms, plan_for_target
     from murmurlog.publishing.planning.planner import read_target
 
-    fixed = Terms(**{name: value for name, value in terms.items() if value is not None})
+    release_terms = Terms(**{name: value for name, value in terms.items() if value is not None})
     if sweep:
         for flag, value in {"--target": target, "--epsilon": epsilon, "--out": out}.items():
             if value is not None:
                 raise UsageError(f"--sweep prints what every epsilon gives: leave {flag} out")
-        _show_sweep(ForecastSource(**source), fixed, goal, as_json=as_json)
+        _show_sweep(ForecastSource(**source), release_terms, goal, as_json=as_json)
         return
-    wanted = None if target is None else read_target(target)
+    parsed_target = None if target is None else read_target(target)
     check_out(out)
     with progress() as say:
         planned = plan_for_target(
-            ForecastSource(**source), fixed, target=wanted, goal=goal, epsilon=epsilon, say=say
+            ForecastSource(**source),
+            release_terms,
+            target=parsed_target,
+            goal=goal,
+            epsilon=epsilon,
+            say=say,
         )
     _show(planned, as_json=as_json)
     if planned.shortfall:
@@ -78,7 +83,7 @@ def _show_sweep(
         numbers = [f"{row['epsilon']:g}", str(row["per_user"]), f"{row['queries']:,}"]
         shares = [f"{row['volume']:.1%}", "" if error is None else f"{error:.1%}"]
         listing.append([*numbers, *shares])
-    show(aligned(listing))
+    show(align(listing))
     show(f"{terms.mechanism}, delta {terms.delta:g}; from: {log.description}")
 
 
@@ -88,15 +93,11 @@ def check_out(out: Path | None) -> None:
         return
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out.name} exists: choose another --out, or remove it first")
-    if not out.parent.is_dir():
-        raise UsageError(
-            f"--out {str(out)!r}: there is no folder {str(out.parent)!r}: make it first"
-        )
     if out.suffix != ".toml":
         raise UsageError(f"--out {out.name} must end in .toml: it holds settings of a release")
-    from murmurlog.evaluation.report import outside_bundles
+    from murmurlog.evaluation.report import check_parent
 
-    outside_bundles(out)
+    check_parent(out)
 
 
 def _show(planned: "TargetPlan", *, as_json: bool) -> None:
@@ -129,8 +130,8 @@ def _show(planned: "TargetPlan", *, as_json: bool) -> None:
 
 def _write_settings(path: Path, planned: "TargetPlan") -> None:
     """A [release] section that `murmurlog release` picks up, with the forecast as a comment."""
-    said = [planned.sentence, planned.shortfall or ""]
-    lines = ["# Made by murmurlog plan.", *(f"# {text}" for text in said if text), "[release]"]
+    texts = [planned.sentence, planned.shortfall or ""]
+    lines = ["# Made by murmurlog plan.", *(f"# {text}" for text in texts if text), "[release]"]
     lines += [f"{name} = {json.dumps(value)}" for name, value in planned.settings.items()]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     tell(f"wrote {path}")

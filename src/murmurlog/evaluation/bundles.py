@@ -16,7 +16,7 @@ from murmurlog.bundle.options import GAP
 from murmurlog.bundle.read import Release, load
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.evaluation.request import (
-    Place,
+    PlanContext,
     Recipe,
     RequestError,
     read_keys,
@@ -36,7 +36,7 @@ class Bundle:
     release: Release
     files: Mapping[str, Any]
 
-    def recipe(self, place: Place) -> Recipe:
+    def recipe(self, context: PlanContext) -> Recipe:
         """The recipe in the bundle's certificate."""
         certificate, name = self.release.certificate, self.name
         if certificate.by:
@@ -51,14 +51,14 @@ class Bundle:
                 "--select-from and --count-from"
             )
         plans = {
-            kind: Plan(mechanism=parse(claim.mechanism), guarantee=claim.guarantee)
-            for kind, claim in certificate.tables.items()
+            table: Plan(mechanism=parse(claim.mechanism), guarantee=claim.guarantee)
+            for table, claim in certificate.tables.items()
         }
-        for kind, plan in plans.items():
-            self._check_table(kind, plan.mechanism)
+        for table, plan in plans.items():
+            self._check_table(table, plan.mechanism)
         if more := self.files.keys() - {plan.mechanism.public_file() for plan in plans.values()}:
             raise UsageError(f"{name} was not made with {min(more)}: leave it out")
-        mechanisms = {kind: claim.mechanism for kind, claim in certificate.tables.items()}
+        mechanisms = {table: claim.mechanism for table, claim in certificate.tables.items()}
         text, guarantee = certificate.text, certificate.guarantee
         return Recipe(
             plans=plans,
@@ -69,24 +69,24 @@ class Bundle:
                 gap=text["gap"] or GAP,
                 set_size=text["set_size"] or 2,
                 consecutive=bool(text["consecutive"]),
-                options=place.prepare(self.files, mechanisms),
+                options=context.prepare(self.files, mechanisms),
             ),
             guarantee=guarantee,
             # A mechanism that releases no counts needs no flag for it.
-            set_only={claim.count for kind, claim in certificate.tables.items() if kind != "log"}
+            set_only={claim.count for table, claim in certificate.tables.items() if table != "log"}
             == {None},
         )
 
-    def _check_table(self, kind: str, mechanism: Mechanism) -> None:
+    def _check_table(self, table: str, mechanism: Mechanism) -> None:
         """Raises unless the mechanism makes such a table, and what it needs for that is there."""
         name = self.name
-        if kind not in mechanism.tables:
+        if table not in mechanism.tables:
             raise BundleError(
-                f"{name} says that {mechanism} made a {kind} table, which it never does"
+                f"{name} says that {mechanism} made a {table} table, which it never does"
             )
         first = mechanism.waits_for
         if first and first not in self.release.certificate.tables:
-            raise BundleError(f"{name} has a {kind} table by {mechanism}, and no {first} table")
+            raise BundleError(f"{name} has a {table} table by {mechanism}, and no {first} table")
         option = mechanism.public_file()
         if option is not None and option not in self.files:
             key = option.replace("_", "-")
@@ -104,8 +104,8 @@ def load_bundle(text: str | Path) -> Bundle:
     for key, values in read_keys(str(text), *keys).items():
         option = declared.get(key.replace("-", "_"))
         if option is None or len(values) > 1:
-            known = ", ".join(n.replace("_", "-") for n in declared)
-            raise RequestError(f"{text}: a bundle takes {known}, each with one value, not {key}")
+            options = ", ".join(n.replace("_", "-") for n in declared)
+            raise RequestError(f"{text}: a bundle takes {options}, each with one value, not {key}")
         files[option.name] = read_value(str(text), key, option, values[0])
     name = Path(realpath(folder)).name
     return Bundle(name=name, release=load(folder), files=files)

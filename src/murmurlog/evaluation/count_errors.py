@@ -1,11 +1,10 @@
 """How far a table of counts is from the true one: the papers' statistics, on plain arrays.
 
 ZEALOUS, sections 2.3.1, 6 and 7.1; Hong et al., section 6. `true` holds the count of every item of
-the log; `given` the published count at the same place, never below 0, and 0 where nothing was
-published; `published` says where something was; `false` holds the published counts of items that
-nobody has. Every measure has a value for a release of nothing and for a log of nothing. What is
-perfect (0 for a distance, 1 for a share) is exactly so where the two tables are the same. Knows no
-text, no log and no bundle.
+the log; `counts` the published count at the same place, never below 0, and 0 where nothing was
+published; `published` marks where something was; `false` holds the published counts of items that
+nobody has. Every measure has a value for an empty release and for an empty log. Two equal tables have
+exactly the perfect value: 0 of a distance, 1 of a share. Knows no text, no log and no bundle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +38,7 @@ def volume(true: Floats, published: Flags) -> float:
 
 
 def top(true: Floats, j: int) -> Ints:
-    """The places of the j items with the largest true counts, ties in the order given."""
+    """The places of the j items with the largest true counts, ties in their order."""
     return np.argsort(-true, kind="stable")[:j]
 
 
@@ -47,71 +46,69 @@ def top(true: Floats, j: int) -> Ints:
 class Shares:
     """Relative frequencies of the same items, true and published, each adding up to 1.
 
-    Besides the items there are entries of things outside: what is published and nobody has. A
-    release of nothing has all of its mass outside.
+    After the items come entries for what is published and nobody has. An empty release has all of its
+    mass there.
     """
 
-    true: Floats
-    given: Floats
-    items: int  # how many of the entries are items, not outside
+    p: Floats  # true
+    q: Floats  # published
+    items: int  # how many of the entries are items of the log
 
 
-def shares(true: Floats, given: Floats, false: Floats = NOTHING) -> Shares:
+def shares(true: Floats, counts: Floats, false: Floats = NOTHING) -> Shares:
     """The relative frequencies among these items: of the whole table, or of its top j."""
-    outside = np.append(false, 0.0 if given.any() or false.any() else 1.0)
+    outside = np.append(false, 0.0 if counts.any() or false.any() else 1.0)
     p = np.concatenate([true, np.zeros(len(outside))])
-    q = np.concatenate([given, outside])
-    return Shares(true=p / (p.sum() or 1.0), given=q / q.sum(), items=len(true))
+    q = np.concatenate([counts, outside])
+    return Shares(p=p / (p.sum() or 1.0), q=q / q.sum(), items=len(true))
 
 
-def average_l1(found: Shares) -> float:
+def average_l1(s: Shares) -> float:
     """(1/j) sum |p - q| (ZEALOUS 6.2), from 0 to 2/j."""
-    return share(float(np.abs(found.true - found.given).sum()), found.items)
+    return share(float(np.abs(s.p - s.q).sum()), s.items)
 
 
-def total_variation(found: Shares) -> float:
+def total_variation(s: Shares) -> float:
     """(1/2) sum |p - q| (ZEALOUS 7.1): from 0, the same, to 1, nothing in common."""
-    return min(float(np.abs(found.true - found.given).sum() / 2), 1.0)  # but for rounding
+    return min(float(np.abs(s.p - s.q).sum() / 2), 1.0)  # rounding may exceed 1
 
 
-def root_mean_square(found: Shares) -> float:
+def root_mean_square(s: Shares) -> float:
     """sqrt((1/j) sum (p - q)^2) (ZEALOUS 7.1)."""
-    return float(np.sqrt(share(float(((found.true - found.given) ** 2).sum()), found.items)))
+    return float(np.sqrt(share(float(((s.p - s.q) ** 2).sum()), s.items)))
 
 
-def divergence(found: Shares, *, skew: float = SKEW) -> float:
+def divergence(s: Shares, *, skew: float = SKEW) -> float:
     """sum p ln(p / r), r = (1 - skew) q + skew p, in nats: KL, finite where items are missing.
 
     The paper (ZEALOUS 6.2) does not say what it did about items without a published count, where
     KL is infinite. This is Lee's skew divergence (1999): 0 for the same, ln(1/skew) for nothing
     in common, and the truth is not changed by what makes it finite.
     """
-    held = found.true > 0
-    p, q = found.true[held], found.given[held]
+    in_log = s.p > 0
+    p, q = s.p[in_log], s.q[in_log]
     # Through q/p, so that it is exactly 0 where p = q.
     return float(-(p * np.log1p((1 - skew) * (q / p - 1))).sum()) + 0.0
 
 
-def average_l1_of_all(true: Floats, given: Floats, false: Floats, chosen: Ints) -> float:
+def average_l1_of_all(true: Floats, counts: Floats, false: Floats, chosen: Ints) -> float:
     """The average L1 distance at chosen items of shares of the whole tables: ZEALOUS 6.2, literally.
 
     It rewards silence: a release that keeps a fifth of the volume exactly has five times the right
     share for each of its items, and one that publishes nothing is nearer.
     """
-    p = true[chosen] / (true.sum() or 1.0)
-    q = given[chosen] / ((given.sum() + false.sum()) or 1.0)
-    return share(float(np.abs(p - q).sum()), len(chosen))
+    return share(float(support_distances(true, counts, false, chosen).sum()), len(chosen))
 
 
-def scaled_differences(true: Floats, given: Floats, false: Floats) -> tuple[float, float]:
+def scaled_differences(true: Floats, counts: Floats, false: Floats) -> tuple[float, float]:
     """Average and root mean square of the differences of counts, scaled to the same total.
 
     ZEALOUS 7.1, Figure 5: published counts are multiplied by a common factor so that they add up to
     what the true ones do, and differences are averaged over all items of the log. What is published
     and nobody has adds to the differences.
     """
-    found, total = shares(true, given, false), float(true.sum())
-    return total * average_l1(found), total * root_mean_square(found)
+    s, total = shares(true, counts, false), float(true.sum())
+    return total * average_l1(s), total * root_mean_square(s)
 
 
 def doublings(largest: float) -> Ints:
@@ -133,8 +130,8 @@ def largest_gap(counts: Floats, others: Floats) -> float:
     if not len(counts) or not len(others):
         return 1.0
     a, b = np.sort(counts), np.sort(others)
-    every = np.concatenate([a, b])
-    below = [np.searchsorted(one, every, side="right") / len(one) for one in (a, b)]
+    points = np.concatenate([a, b])
+    below = [np.searchsorted(values, points, side="right") / len(values) for values in (a, b)]
     return float(np.abs(below[0] - below[1]).max())
 
 
@@ -154,64 +151,62 @@ class Frequent:
     """Which items reach a support in the log and in the release (Hong 6.3)."""
 
     true: Flags  # S0
-    given: Flags  # S, of items of the log
+    published: Flags  # S, of items of the log
     false: int  # S, of items that nobody has
 
     @property
     def precision(self) -> float:
         """|S0 and S| / |S|; of an empty S it is 0, unless S0 is empty too."""
-        found = int(self.given.sum()) + self.false
-        if not found:
+        size = int(self.published.sum()) + self.false
+        if not size:
             return float(not self.true.any())
-        return int((self.true & self.given).sum()) / found
+        return int((self.true & self.published).sum()) / size
 
     @property
     def recall(self) -> float:
         """|S0 and S| / |S0|; 1 where there is nothing to find."""
         wanted = int(self.true.sum())
-        return int((self.true & self.given).sum()) / wanted if wanted else 1.0
+        return int((self.true & self.published).sum()) / wanted if wanted else 1.0
 
 
-def frequent(true: Floats, given: Floats, false: Floats, *, one_in: int) -> Frequent:
+def frequent(true: Floats, counts: Floats, false: Floats, *, one_in: int) -> Frequent:
     """The items with a support of 1/one_in of all counts or more, in the log and in the release."""
-    whole = float(given.sum() + false.sum())
+    whole = float(counts.sum() + false.sum())
     return Frequent(
         true=(true > 0) & (true * one_in >= true.sum()),
-        given=(given > 0) & (given * one_in >= whole),
+        published=(counts > 0) & (counts * one_in >= whole),
         false=int(((false > 0) & (false * one_in >= whole)).sum()),
     )
 
 
-def support_distances(true: Floats, given: Floats, false: Floats, chosen: Flags) -> Floats:
+def support_distances(true: Floats, counts: Floats, false: Floats, chosen: Flags | Ints) -> Floats:
     """|x/|O| - c/|D|| of chosen items (Hong 5.2, 6.3); reports give their sum and mean."""
     p = true[chosen] / (true.sum() or 1.0)
-    q = given[chosen] / ((given.sum() + false.sum()) or 1.0)
-    distances: Floats = np.abs(p - q)
-    return distances
+    q = counts[chosen] / ((counts.sum() + false.sum()) or 1.0)
+    return np.asarray(np.abs(p - q))
 
 
-def difference_ratios(true: Floats, given: Floats, false: Floats = NOTHING) -> Floats:
+def difference_ratios(true: Floats, counts: Floats, false: Floats = NOTHING) -> Floats:
     """|x/|O| - c/|D|| / (c/|D|) for every item (Hong, equation 9); 1 where nothing is published."""
-    every = np.ones(len(true), bool)
-    ratios: Floats = support_distances(true, given, false, every) / (true / (true.sum() or 1.0))
-    return ratios
+    chosen = np.ones(len(true), bool)
+    return np.asarray(support_distances(true, counts, false, chosen) / (true / (true.sum() or 1.0)))
 
 
 def ratio_histogram(
     ratios: Sequence[Floats], published: Sequence[Flags], *, bins: int = 10
 ) -> Floats:
-    """How many items have a difference ratio of 0 to 10 %, ... 90 to 100 %, more; how many miss.
+    """How many items have a difference ratio of 0 to 10 %, ... 90 to 100 %, more; how many are missing.
 
     The average over releases (Hong 6.5 takes ten). The upper end of a bin belongs to it. What is
     not published has a ratio of 100 % and an entry of its own, the last.
     """
-    found = np.zeros((len(ratios), bins + 2))
-    for row, ratio, shown in zip(found, ratios, published, strict=True):
+    histograms = np.zeros((len(ratios), bins + 2))
+    for row, ratio, flags in zip(histograms, ratios, published, strict=True):
         # Tenths are not exact in floating point: a ratio of 3/10 belongs to the third.
-        place = np.ceil(np.round(ratio[shown] * bins, 9)).astype(np.int64) - 1
+        place = np.ceil(np.round(ratio[flags] * bins, 9)).astype(np.int64) - 1
         row[:-1] = np.bincount(np.clip(place, 0, bins), minlength=bins + 1)
-        row[-1] = len(shown) - int(shown.sum())
-    means: Floats = found.mean(axis=0) if len(found) else np.zeros(bins + 2)
+        row[-1] = len(flags) - int(flags.sum())
+    means: Floats = histograms.mean(axis=0) if len(histograms) else np.zeros(bins + 2)
     return means
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from murmurlog.errors import MurmurlogError, UsageError
 from murmurlog.evaluation.bundles import Bundle, gap_of, load_bundle, reading_of
-from murmurlog.evaluation.request import Place, Recipe, Request, RequestError
+from murmurlog.evaluation.request import PlanContext, Recipe, Request, RequestError
 from murmurlog.evaluation.result import Evaluation
 from murmurlog.evaluation.runner import Runner
 from murmurlog.evaluation.setup import RAW, Setup, setup_of
@@ -37,8 +37,8 @@ def evaluate(
         bundles = _load(setup)
         releases = {name: bundle.release for name, bundle in bundles.items()}
         gap, reading = gap_of(releases), reading_of(setup.read, releases)
-        place = Place(columns=log.columns, gap=gap, reading=reading, files=log.files)
-        recipes, failed = plan_systems(setup, bundles, place)
+        context = PlanContext(columns=log.columns, gap=gap, reading=reading, files=log.files)
+        recipes, failed = plan_systems(setup, bundles, context)
         return Runner(
             setup=setup,
             source=log,
@@ -75,7 +75,7 @@ def sweep(
 
 def _load(setup: Setup) -> dict[str, Bundle]:
     """The bundles by the names of their folders, which must differ from all other names."""
-    others = {RAW, *map(str, itertools.chain(*setup.requests))}
+    others = {RAW, *map(str, setup.all_requests)}
     bundles: dict[str, Bundle] = {}
     for bundle in map(load_bundle, setup.bundles):
         if bundle.name in others or bundle.name in bundles:
@@ -87,28 +87,28 @@ def _load(setup: Setup) -> dict[str, Bundle]:
 
 
 def plan_systems(
-    setup: Setup, bundles: Mapping[str, Bundle], place: Place
+    setup: Setup, bundles: Mapping[str, Bundle], context: PlanContext
 ) -> tuple[dict[str, Recipe], dict[str, str]]:
     """The recipe of every system except the raw log, and why some have none.
 
     A request that cannot be planned does not stop the others, unless that is all of them, or all that a
     sweep varies.
     """
-    recipes = {name: bundle.recipe(place) for name, bundle in bundles.items()}
+    recipes = {name: bundle.recipe(context) for name, bundle in bundles.items()}
     failed: dict[str, MurmurlogError] = {}
     for requests in setup.requests:
         planned: dict[str, Recipe] = {}
         for request in requests:
             try:
-                planned[str(request)] = request.recipe(place)
+                planned[str(request)] = request.recipe(context)
             except RequestError:
                 raise
             except MurmurlogError as why:
                 failed[str(request)] = why
         _check_effect(requests, planned)
         recipes |= planned
-    own = setup.requests[: len(setup.mechanisms) or None]
-    names = list(map(str, itertools.chain(*own)))
+    needed = setup.requests[: len(setup.mechanisms) or None]
+    names = list(map(str, itertools.chain(*needed)))
     if failed and not recipes.keys() & {*names, *bundles}:
         raise type(failed[names[0]])(f"{names[0]}: {failed[names[0]]}")
     return recipes, {name: str(why) for name, why in failed.items()}
@@ -116,7 +116,7 @@ def plan_systems(
 
 def _check_effect(requests: Sequence[Request], planned: Mapping[str, Recipe]) -> None:
     """Raises if all values of a varied key make the same release."""
-    for key in requests[0].varied:
+    for key in requests[0].varied_keys:
         groups: dict[str, list[object]] = {}
         for request in requests:
             if str(request) in planned:

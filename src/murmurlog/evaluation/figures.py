@@ -15,7 +15,7 @@ from murmurlog.evaluation.result import Evaluation, Point, System
 from murmurlog.evaluation.scores import Result
 
 STATISTICS = "statistics"
-# What the hero picture is about: a title, and the measure that says it, the better one first.
+# The charts of what survives, by name: a title and a measure.
 KEPT = {
     "volume": ("Searches whose query is published", "query volume kept (rows)"),
     "distinct": ("Different queries published", "query distinct kept"),
@@ -42,25 +42,27 @@ class Picture:
 
 
 class SystemStyles:
-    """The systems, with their colours and the names they are shown by."""
+    """The systems with their colours and labels."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.systems = {system.name: system for system in evaluation.systems}
         mechanisms = {point.result.system for point in evaluation.points}
-        self.varied = {point.of for point in evaluation.points}
+        self.varied_systems = {point.of for point in evaluation.points}
         names = [*sorted(mechanisms, key=[p.result.system for p in evaluation.points].index)]
         names += [
-            name for name in self.systems if name not in self.varied and name not in mechanisms
+            name
+            for name in self.systems
+            if name not in self.varied_systems and name not in mechanisms
         ]
         coloured = [n for n in names if n not in self.systems or self.systems[n].kind != "raw"]
         self.inks = {name: coloured.index(name) if name in coloured else NEUTRAL for name in names}
 
     @property
-    def fixed(self) -> list[System]:
-        """The systems that a sweep does not vary: all of them where there is none."""
-        return [s for s in self.systems.values() if s.name not in self.varied]
+    def fixed_systems(self) -> list[System]:
+        """The systems that a sweep does not vary: all of them where there is no sweep."""
+        return [s for s in self.systems.values() if s.name not in self.varied_systems]
 
-    def shown(self, name: str) -> str:
+    def label(self, name: str) -> str:
         system = self.systems.get(name)
         return f"{name} †" if system is not None and not is_protected(system) else name
 
@@ -76,59 +78,51 @@ def is_protected(system: System) -> bool:
 # --- what survives --------------------------------------------------------------------------------
 
 
-def hero(evaluation: Evaluation, cast: SystemStyles, *, x: str = "value") -> list[Picture]:
+def survival_charts(
+    evaluation: Evaluation, styles: SystemStyles, *, x: str = "value"
+) -> list[Picture]:
     """Epsilon against the share of searches, of different queries and of clicks that is kept."""
     if evaluation.points:
-        vary = evaluation.points[0].vary
-        dots = vary == "epsilon" and x == "value"
+        dots = evaluation.points[0].vary == "epsilon" and x == "value"
         return [
             _sweep_chart(
-                evaluation, cast, f"kept-{name}", title, STATISTICS, measure, x=x, dots=dots
+                evaluation, styles, f"kept-{name}", title, STATISTICS, measure, x=x, dots=dots
             )
             for name, (title, measure) in KEPT.items()
             if _points(evaluation, STATISTICS, measure)
         ]
-    found = []
+    pictures = []
     for name, (title, measure) in KEPT.items():
-        values = {
-            r.system: r for r in evaluation.results if (r.task, r.measure) == (STATISTICS, measure)
-        }
-        rows = [(cast.systems[n], r) for n, r in values.items() if cast.systems[n].kind != "raw"]
-        if rows:
-            found.append(Picture(name=f"kept-{name}", svg=_at_epsilons(rows, cast, title)))
-    return found
+        if rows := _rows(evaluation, styles, STATISTICS, measure):
+            pictures.append(Picture(name=f"kept-{name}", svg=_at_epsilons(rows, styles, title)))
+    return pictures
 
 
-def _at_epsilons(rows: Sequence[tuple[System, Result]], cast: SystemStyles, title: str) -> str:
-    """Dots over epsilon, or bars where all have the same one."""
+def _rows(
+    evaluation: Evaluation, styles: SystemStyles, task: str, measure: str
+) -> list[tuple[System, Result]]:
+    """Every system except the raw log with its result in a measure."""
+    results = (r for r in evaluation.results if (r.task, r.measure) == (task, measure))
+    rows = [(styles.systems[result.system], result) for result in results]
+    return [(system, result) for system, result in rows if system.kind != "raw"]
+
+
+def _at_epsilons(rows: Sequence[tuple[System, Result]], styles: SystemStyles, title: str) -> str:
+    """Dots over epsilon, or bars where all systems have the same epsilon."""
     places = {s.guarantee.epsilon for s, _ in rows if s.guarantee is not None and is_protected(s)}
     if len(places) < 2:
-        return bars(
-            [
-                Bar(
-                    name=cast.shown(s.name),
-                    value=r.value,
-                    low=r.low,
-                    high=r.high,
-                    ink=cast.ink(s.name),
-                )
-                for s, r in rows
-            ],
-            title=title,
-            percent=True,
-        )
-    dots = {cast.shown(s.name): _dot(s, r, cast) for s, r in rows}
+        return bars([_bar(result, styles) for _, result in rows], title=title, percent=True)
+    dots = {styles.label(s.name): _dot(s, r, styles) for s, r in rows}
     return lines({}, title=title, x_label="epsilon", percent=True, dots=dots, frame=COLUMN)
 
 
-def _dot(system: System, result: Result, cast: SystemStyles) -> Dot:
-    known = system.guarantee is not None and is_protected(system)
+def _dot(system: System, result: Result, styles: SystemStyles) -> Dot:
     return Dot(
-        x=system.guarantee.epsilon if known and system.guarantee else None,
+        x=system.guarantee.epsilon if system.guarantee and is_protected(system) else None,
         y=result.value,
         low=result.low,
         high=result.high,
-        ink=cast.ink(system.name),
+        ink=styles.ink(system.name),
     )
 
 
@@ -142,7 +136,7 @@ def _points(evaluation: Evaluation, task: str, measure: str) -> list[Point]:
 
 def _sweep_chart(
     evaluation: Evaluation,
-    cast: SystemStyles,
+    styles: SystemStyles,
     name: str,
     title: str,
     task: str,
@@ -152,24 +146,20 @@ def _sweep_chart(
     dots: bool = False,
     percent: bool = True,
 ) -> Picture:
-    """A measure over what was varied, or over how many were evaluated; a line for each mechanism."""
+    """A measure over the varied key, or over how many were evaluated; a line for each mechanism."""
     points = _points(evaluation, task, measure)
     series: dict[str, list[tuple[float, float]]] = {}
     for point in points:
         at = float(point.result.n) if x == "evaluated" else point.at
-        series.setdefault(cast.shown(point.result.system), []).append((at, point.result.value))
+        series.setdefault(styles.label(point.result.system), []).append((at, point.result.value))
     for line in series.values():
         line.sort()
-    beside = {}
-    if dots:
-        for result in evaluation.results:
-            system = cast.systems[result.system]
-            if (
-                (result.task, result.measure) == (task, measure)
-                and system.name not in cast.varied
-                and system.kind != "raw"
-            ):
-                beside[cast.shown(system.name)] = _dot(system, result, cast)
+    rows = _rows(evaluation, styles, task, measure) if dots else []
+    beside = {
+        styles.label(s.name): _dot(s, r, styles)
+        for s, r in rows
+        if s.name not in styles.varied_systems
+    }
     values = [at for line in series.values() for at, _ in line]
     start = _common_start(series)
     return Picture(
@@ -181,24 +171,24 @@ def _sweep_chart(
             percent=percent,
             log=min(values) > 0,
             dots=beside,
-            inks={cast.shown(n).removeprefix(start): ink for n, ink in cast.inks.items()},
+            inks={styles.label(n).removeprefix(start): ink for n, ink in styles.inks.items()},
             frame=COLUMN,
         ),
     )
 
 
 def _common_start(names: Iterable[str]) -> str:
-    """The mechanism that all lines of a grid are of: labels have no room for it beside its values."""
+    """The mechanism that all lines share: labels have no room for it beside its values."""
     starts = {name.partition(":")[0] for name in names}
     (start,) = starts if len(starts) == 1 else ("",)
     return f"{start}:" if start and all(name.startswith(f"{start}:") for name in names) else ""
 
 
 def sweep_charts(
-    evaluation: Evaluation, cast: SystemStyles, *, x: str = "value"
+    evaluation: Evaluation, styles: SystemStyles, *, x: str = "value"
 ) -> dict[str, list[Picture]]:
-    """Measures over what was varied, by task: those that count a miss as 0, and the coverage."""
-    found: dict[str, list[Picture]] = {}
+    """Measures over the varied key, by task: those that count a miss as 0, and the coverage."""
+    by_task: dict[str, list[Picture]] = {}
     names = dict.fromkeys((p.result.task, p.result.measure) for p in evaluation.points)
     for task, measure in names:
         if task == STATISTICS:
@@ -209,48 +199,43 @@ def sweep_charts(
         if wanted and _points(evaluation, task, measure):
             title = measure.removesuffix(ALL)
             name = slug(f"by-{evaluation.points[0].vary}-{task}-{title}")
-            picture = _sweep_chart(evaluation, cast, name, title, task, measure, x=x, percent=False)
-            found.setdefault(task, []).append(picture)
-    return {task: sorted(pictures, key=_kind) for task, pictures in found.items()}
+            picture = _sweep_chart(
+                evaluation, styles, name, title, task, measure, x=x, percent=False
+            )
+            by_task.setdefault(task, []).append(picture)
+    return {task: sorted(pictures, key=_kind) for task, pictures in by_task.items()}
 
 
 def _kind(picture: Picture) -> int:
-    """Statistics of queries first; all else stays in its order."""
+    """The sort key of a chart: statistics of queries first, all else in its order."""
     kinds = ("query", "click", "pair", "keyword")
-    found = [n for n, kind in enumerate(kinds) if f"-{STATISTICS}-{kind}-" in picture.name]
-    return found[0] if found else 0
+    places = [n for n, kind in enumerate(kinds) if f"-{STATISTICS}-{kind}-" in picture.name]
+    return places[0] if places else 0
 
 
 # --- ranks, budgets -------------------------------------------------------------------------------
 
 
-def release_charts(evaluation: Evaluation, cast: SystemStyles) -> list[Picture]:
+def release_charts(evaluation: Evaluation, styles: SystemStyles) -> list[Picture]:
     """Queries by rank, with the released ones in the colour of their system."""
-    found = []
+    pictures = []
     for name, points in evaluation.ranks.items():
-        system = cast.systems.get(name)
-        if system is None or system.kind == "raw" or name in cast.varied or not points:
+        system = styles.systems.get(name)
+        if system is None or system.kind == "raw" or name in styles.varied_systems or not points:
             continue
-        marks = [Mark(rank=rank, count=users, coloured=shown) for rank, users, shown in points]
-        found.append(
-            Picture(
-                name=slug(f"ranks-{name}"),
-                svg=ranks(
-                    marks,
-                    title=cast.shown(name),
-                    x_label="rank of the query",
-                    ink=cast.ink(name),
-                    curve=True,
-                ),
-            )
-        )
-    return found
+        marks = [
+            Mark(rank=rank, count=users, coloured=published) for rank, users, published in points
+        ]
+        label, ink = styles.label(name), styles.ink(name)
+        svg = ranks(marks, title=label, x_label="rank of the query", ink=ink, curve=True)
+        pictures.append(Picture(name=slug(f"ranks-{name}"), svg=svg))
+    return pictures
 
 
-def budgets(cast: SystemStyles) -> list[Picture]:
-    """What each table costs alone, the sum, and what one account makes of it."""
-    found = []
-    for system in cast.fixed:
+def budgets(styles: SystemStyles) -> list[Picture]:
+    """The epsilon of each table alone, their sum, and the epsilon of the release."""
+    pictures = []
+    for system in styles.fixed_systems:
         if is_protected(system) and system.guarantee is not None and len(system.budget) > 1:
             stated = system.guarantee.epsilon
             together = stated * (1 + 1e-9) < math.fsum(system.budget.values())
@@ -258,59 +243,51 @@ def budgets(cast: SystemStyles) -> list[Picture]:
             svg = waterfall(
                 list(system.budget.items()), title=f"{system.name}: epsilon", total=total
             )
-            found.append(Picture(name=slug(f"budget-{system.name}"), svg=svg))
-    return found
+            pictures.append(Picture(name=slug(f"budget-{system.name}"), svg=svg))
+    return pictures
 
 
 # --- tasks ----------------------------------------------------------------------------------------
 
 
 def curve_of(measure: str) -> tuple[str, str, float] | None:
-    """What a measure is a point of: what, over what, where; None if it is no point of a curve."""
+    """The curve, its x axis and the place of the point that a measure is; None if it is no such point."""
     for pattern in CURVES:
-        if found := pattern.fullmatch(measure):
-            parts = found.groupdict()
+        if match := pattern.fullmatch(measure):
+            parts = match.groupdict()
             over = parts.get("name") or next(name for name in OVER if name in parts)
             return parts["what"] + parts["how"], over, float(parts["at"])
     return None
 
 
-def curves(results: Sequence[Result], cast: SystemStyles) -> list[Picture]:
+def curves(results: Sequence[Result], styles: SystemStyles) -> list[Picture]:
     """Measures reported for at least three values of something, plotted over it."""
-    found: dict[tuple[str, str, str], dict[str, list[tuple[float, float]]]] = {}
+    grids: dict[tuple[str, str, str], dict[str, list[tuple[float, float]]]] = {}
     for result in results:
         point = curve_of(result.measure) if math.isfinite(result.value) else None
         if point is not None and not point[0].endswith(COVERED):
             what, over, at = point
-            line = found.setdefault((result.task, what, over), {})
-            line.setdefault(cast.shown(result.system), []).append((at, result.value))
+            line = grids.setdefault((result.task, what, over), {})
+            line.setdefault(styles.label(result.system), []).append((at, result.value))
     pictures = []
-    for (task, what, over), series in found.items():
+    for (task, what, over), series in grids.items():
         places = {at for line in series.values() for at, _ in line}
         if len(places) < 3:
             continue
-        pictures.append(
-            Picture(
-                name=slug(f"curve-{task}-{what}"),
-                svg=lines(
-                    {name: sorted(line) for name, line in series.items()},
-                    title=_title(what, over),
-                    x_label=OVER.get(over, over),
-                    percent=False,
-                    log=over in OVER,
-                    inks={cast.shown(n): ink for n, ink in cast.inks.items()},
-                    frame=COLUMN,
-                ),
-            )
+        svg = lines(
+            {name: sorted(line) for name, line in series.items()},
+            title=what if over in OVER else f"{what.removesuffix(ALL)} by {over}",
+            x_label=OVER.get(over, over),
+            percent=False,
+            log=over in OVER,
+            inks={styles.label(n): ink for n, ink in styles.inks.items()},
+            frame=COLUMN,
         )
+        pictures.append(Picture(name=slug(f"curve-{task}-{what}"), svg=svg))
     return sorted(pictures, key=_kind)
 
 
-def _title(what: str, over: str) -> str:
-    return what if over in OVER else f"{what.removesuffix(ALL)} by {over}"
-
-
-def score_charts(results: Sequence[Result], cast: SystemStyles) -> list[Picture]:
+def score_charts(results: Sequence[Result], styles: SystemStyles) -> list[Picture]:
     """Bars of every measure of a task: over all questions, and over the answered ones beside it."""
     by_name: dict[str, dict[str, Result]] = {}
     for result in results:
@@ -326,9 +303,9 @@ def score_charts(results: Sequence[Result], cast: SystemStyles) -> list[Picture]
         covered = by_name.get(title + COVERED, {}) if measure.endswith(ALL) else {}
         rows = []
         for name, result in whole.items():
-            rows.append(_bar(result, cast))
+            rows.append(_bar(result, styles))
             if name in covered and covered[name].n:
-                rows.append(_bar(covered[name], cast, pale=True))
+                rows.append(_bar(covered[name], styles, pale=True))
         task = results[0].task
         svg = bars(rows, title=title, percent=False)
         pictures.append(Picture(name=slug(f"{task}-{title}"), svg=svg))
@@ -343,13 +320,13 @@ def _is_single(measure: str, names: Iterable[str]) -> bool:
     return len({at for _, _, at in same}) < 3
 
 
-def _bar(result: Result, cast: SystemStyles, *, pale: bool = False) -> Bar:
+def _bar(result: Result, styles: SystemStyles, *, pale: bool = False) -> Bar:
     return Bar(
-        name=cast.shown(result.system),
+        name=styles.label(result.system),
         value=result.value,
         low=result.low,
         high=result.high,
-        ink=cast.ink(result.system),
+        ink=styles.ink(result.system),
         pale=pale,
     )
 
@@ -360,11 +337,11 @@ def slug(text: str) -> str:
 
 
 def charts_by_name(pictures: Iterable[Picture]) -> Mapping[str, str]:
-    """The charts by name; names that would be the same are numbered."""
-    found: dict[str, str] = {}
+    """The charts by name; equal names are numbered."""
+    charts: dict[str, str] = {}
     for picture in pictures:
         name, n = picture.name, 2
-        while name in found:
+        while name in charts:
             name, n = f"{picture.name}-{n}", n + 1
-        found[name] = picture.svg
-    return found
+        charts[name] = picture.svg
+    return charts

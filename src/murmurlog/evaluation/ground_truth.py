@@ -30,21 +30,21 @@ KINDS = ("keyword", "query", "pair", "click", "session")
 
 @dataclass(frozen=True, kw_only=True)
 class Holders:
-    """Who holds which item, each pair once: numbers of users and rows of the exact table."""
+    """Pairs of a user and an item that the user holds, each once: numbers of users, rows of the exact table."""
 
     user: Ints
     item: Ints
-    users: int  # how many there are in all, those who hold nothing included
+    users: int  # the number of users, those who hold nothing included
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Truth:
-    """The users a release was made from, counted exactly, and users it has not seen."""
+    """Exact counts of the users of a release, and the searches of users whom it has not seen."""
 
     tables: Mapping[str, pa.Table]  # key columns, users, rows; the most users first, then by key
     holders: Mapping[str, Holders]  # by the same kinds
     searches: pa.Table | None = None  # of held-out users: user, session, query, url; in order
-    labels: pa.Table | None = None  # kind, query, target: what was planted
+    labels: pa.Table | None = None  # kind, query, target: planted truth
     has_urls: bool = True
     has_times: bool = True
 
@@ -92,9 +92,9 @@ def _count_table(log: Log, kind: str, gap: float, who: Keys) -> tuple[pa.Table, 
 
 
 def searches_of(log: Log, *, gap: float = GAP) -> pa.Table:
-    """What users did, in order: numbers of user and session, query, url (null: no click).
+    """The searches of users in order: numbers of user and session, query, url (null: no click).
 
-    Without times nothing is known about sessions, and every row is one of its own.
+    Without times sessions are unknown, and every row is a session.
     """
     parts = [_NOTHING, *log.partitions.results(partial(_searches, timed=log.has_times))]
     code, _ = number_keys(np.concatenate([keys for keys, _ in parts]))

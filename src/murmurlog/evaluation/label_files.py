@@ -28,17 +28,17 @@ def read_planted(path: Path) -> pa.Table:
 
 def read_doc_freq(path: Path) -> dict[str, int]:
     """How many documents hold each keyword, from lines of keyword<TAB>number."""
-    found: dict[str, int] = {}
+    doc_freq: dict[str, int] = {}
     for place, line in enumerate(_lines(path, "--doc-freq"), start=1):
         word, _, number = line.rpartition("\t")
         if not line:
             continue
         if not word or not number.strip().isdecimal() or len(number) > MOST_DIGITS:
             raise InputError(f"{path.name}, line {place}: it takes keyword<TAB>number of documents")
-        found[word] = int(number)
-    if not found:
+        doc_freq[word] = int(number)
+    if not doc_freq:
         raise InputError(f"{path.name} has no line of keyword<TAB>number of documents")
-    return found
+    return doc_freq
 
 
 def _table(path: Path, flag: str) -> pa.Table:

@@ -16,12 +16,12 @@ TEST_SHARE = 5  # one fold holds out one user in five
 
 
 def key_entropy() -> SeededEntropy:
-    """What the keys of a log are drawn from that is scored: the same every time."""
+    """The entropy of the keys of a log that is scored: the same every time."""
     return SeededEntropy(SEED)
 
 
 def split(log: Log, *, fold: int, folds: int) -> tuple[Log, Log]:
-    """Training users and held-out users; a user's fold follows from the key of the user alone."""
+    """The logs of training users and of held-out users; a user's fold follows from the user's key alone."""
     parts = TEST_SHARE if folds == 1 else folds
     training, held_out = (
         log.partitions.derive(partial(_of_fold, fold=fold, parts=parts, inside=inside))
@@ -45,7 +45,7 @@ def with_unit(log: Log, unit: str) -> Log:
 
 
 def _cut(rows: Rows, *, unit: str) -> Rows:
-    """The rows that have a time, by user and day, week or month; as they are where a log is read so."""
+    """The rows that have a time, with units of a user's day, week or month, as a log read so has them."""
     rows = rows.at(rows.time != NEVER)
     period = np.zeros((rows.count, 2), np.uint64)
     period[:, 0] = period_start(rows.time, PERIODS[unit]).astype(np.uint64)

@@ -1,7 +1,7 @@
 """Measures of many rankings at once, as arrays: thousands of questions for each point of a sweep.
 
-They equal those of ir-measures, which tests compare them with and which is a hundred times slower
-where each question has a handful of answers.
+They equal those of ir-measures, as tests check; that library is a hundred times slower where each
+question has a handful of answers.
 """
 
 import math
@@ -15,10 +15,11 @@ Bools = npt.NDArray[np.bool_]
 
 
 def relevant(ranked: Ints, question: Ints, wanted: Ints) -> Bools:
-    """Where a ranking has what its question wants.
+    """Where a ranking has an answer that its question wants.
 
     `ranked` has a question in each row and the best first along its last axis, -1 where it ends.
-    Each of `wanted` is what one of the questions wants; what no system can give is -1 too.
+    `question` and `wanted` are pairs of a question and an answer that it wants; an answer that no system
+    can give is -1, too.
     """
     size = max(int(ranked.max(initial=0)), int(wanted.max(initial=0))) + 1
     row = np.arange(len(ranked)).reshape(-1, *(1,) * (ranked.ndim - 1))
@@ -29,22 +30,19 @@ def relevant(ranked: Ints, question: Ints, wanted: Ints) -> Bools:
 
 def precision(hit: Bools) -> Floats:
     """P@k, k being the length of the rankings: hits / k."""
-    found: Floats = hit.mean(axis=-1)
-    return found
+    return np.asarray(hit.mean(axis=-1))
 
 
 def recall(hit: Bools, t: Ints) -> Floats:
     """R@k: hits / t, of t that are wanted."""
-    found: Floats = hit.sum(axis=-1) / _wide(t, hit)
-    return found
+    return np.asarray(hit.sum(axis=-1) / _wide(t, hit))
 
 
 def ndcg(hit: Bools, t: Ints) -> Floats:
     """nDCG@k with gains of 1: sum of 1 / log2(1 + place of a hit), over the most it can be."""
     gain = 1 / np.log2(np.arange(hit.shape[-1]) + 2)
     most = np.concatenate([[0.0], np.cumsum(gain)])[np.minimum(t, hit.shape[-1])]
-    found: Floats = (hit @ gain) / _wide(most, hit)
-    return found
+    return np.asarray((hit @ gain) / _wide(most, hit))
 
 
 def average_precision(hit: Bools, t: Ints) -> Floats:
@@ -54,15 +52,14 @@ def average_precision(hit: Bools, t: Ints) -> Floats:
     """
     k = hit.shape[-1]
     at = np.cumsum(hit, axis=-1) / np.arange(1, k + 1)
-    found: Floats = (at * hit).sum(axis=-1) / _wide(np.minimum(t, k), hit)
-    return found
+    return np.asarray((at * hit).sum(axis=-1) / _wide(np.minimum(t, k), hit))
 
 
 def curve_point(measure: str, values: Floats) -> list[Figure]:
     """The mean over the answered and over all questions, without intervals: a point of a curve."""
-    kept = values[~np.isnan(values)]
+    answered = values[~np.isnan(values)]
     return [
-        Figure(measure=f"{measure} (covered)", value=_mean(kept), n=len(kept)),
+        Figure(measure=f"{measure} (covered)", value=_mean(answered), n=len(answered)),
         Figure(measure=f"{measure} (all)", value=_mean(np.nan_to_num(values)), n=len(values)),
     ]
 

@@ -66,12 +66,12 @@ KEY = re.compile(r"[\w-]+\s*=")
 
 
 class RequestError(UsageError):
-    """A request that cannot be read, whatever the log is."""
+    """A request that is wrong for every log."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """What a plan depends on besides the request: the log's columns and files, and how it is read."""
+class PlanContext:
+    """What a plan depends on besides the request: columns and files of the log, and how it is read."""
 
     columns: Container[str]
     gap: float = GAP
@@ -89,7 +89,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Plans for tables, and how they are carried out."""
+    """Plans for tables, and what a release by them needs."""
 
     plans: Mapping[str, Plan]
     view: View
@@ -98,33 +98,33 @@ class Recipe:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What decides the law of a release: recipes with equal ones make equal releases."""
+        """What determines the distribution of a release: equal signatures, equal distributions."""
         files = _public_files(self.view.options)
         texts = tuple((table, str(plan.mechanism)) for table, plan in self.plans.items())
         return texts, files, self.set_only
 
     @property
     def budget(self) -> dict[str, float]:
-        """The epsilon of each table alone; nothing where nothing is proved."""
+        """The epsilon of each table alone, for tables with a guarantee."""
         return {
-            kind: plan.guarantee.epsilon
-            for kind, plan in self.plans.items()
+            table: plan.guarantee.epsilon
+            for table, plan in self.plans.items()
             if plan.guarantee.notion != "none"
         }
 
     def release(self, log: Log, reading: Reading, *, entropy: Entropy) -> dict[str, pa.Table]:
-        """The tables of one more release, which is not booked and must stay with the owner."""
+        """The tables of another release, which is not booked and must stay with the owner."""
         units = with_unit(log, self.view.unit)
-        for kind in self.plans:
-            check(log.source, kind=kind, unit=units.unit)
+        for name in self.plans:
+            check(log.source, kind=name, unit=units.unit)
         maker = TableMaker(
             plans=self.plans, log=units, view=self.view, reading=reading, entropy=entropy,
             set_only=self.set_only,
         )  # fmt: skip
         tables = maker.finish(maker.draw(maker.count())).tables
         return {
-            kind: with_lists(table, str(self.plans[kind].mechanism))
-            for kind, table in tables.items()
+            name: with_lists(table, str(self.plans[name].mechanism))
+            for name, table in tables.items()
         }
 
 
@@ -135,14 +135,14 @@ class Request:
     mechanism: str
     stated: Mapping[str, str]  # parameters in parentheses, as texts
     chosen: Mapping[str, str]  # keys with their values, as texts
-    varied: tuple[str, ...] = ()  # keys that had several values
+    varied_keys: tuple[str, ...] = ()  # keys that had several values
 
     def __post_init__(self) -> None:
         if twice := self.stated.keys() & self.chosen.keys():
             raise RequestError(f"{self}: {min(twice)} is given twice: leave one of the two out")
         for mechanism in self._mechanisms:
-            mechanism_class(str(self), mechanism)
-        self.settings, self.options  # noqa: B018 (wrong values are told before a log is read)
+            requested_mechanism(str(self), mechanism)
+        self.settings, self.options  # noqa: B018 (wrong values are reported before a log is read)
         self._check([_text_of(self.mechanism, self.parameters)] if self._states_all else ())
 
     def _check(self, texts: Iterable[str]) -> None:
@@ -213,44 +213,44 @@ class Request:
 
     @property
     def _mechanisms(self) -> list[str]:
-        """The mechanism of all tables, and those of single ones."""
+        """The mechanism of the request, and those of single tables."""
         return [
             self.mechanism,
             *(bare(value) for key, value in self.chosen.items() if key in KEYS),
         ]
 
-    def _unknown(self, key: str, text: str) -> RequestError:
+    def _unknown_key(self, key: str, text: str) -> RequestError:
         """The error for a key that the mechanism with this text does not take."""
-        letters = _letters_of(text)
-        if key in letters:
+        parameters = _parameters_of(text)
+        if key in parameters:
             return RequestError(
                 f"{self}: {self.mechanism} has a {key} for each round: no single value replaces them"
             )
-        if with_letter(text, key, "1"):
+        if replace_parameter(text, key, "1"):
             return RequestError(f"{self}: {key} takes numbers, not {self.parameters[key]!r:.60}")
         names = sorted(
             {n for mechanism in self._mechanisms for n in find_mechanism(mechanism).option_names()}
         )
-        single = [letter for letter, value in letters.items() if "_" not in value]
+        single = [letter for letter, value in parameters.items() if "_" not in value]
         keys = list(dict.fromkeys((*GENERAL, *(n.replace("_", "-") for n in names), *single)))
         return RequestError(
             f"{self}: {self.mechanism} takes no {key!r:.60}: use {', '.join(keys)}, or a table."
             f"{did_you_mean(key, keys)}"
         )
 
-    def recipe(self, place: Place) -> Recipe:
+    def recipe(self, context: PlanContext) -> Recipe:
         """The plans for the tables that are requested, or for the usual ones."""
         settings, parameters = self.settings, self.parameters
         mechanism = _text_of(self.mechanism, parameters) if self._states_all else self.mechanism
-        own = {key: bare(self.chosen[key]) for key in KEYS if key in self.chosen}
-        usual = settings.get("tables") or self._usual_tables(place.columns)
-        tables = list(dict.fromkeys((*usual, *own)))
-        mechanisms = {table: own.get(table, mechanism) for table in tables}
+        table_mechanisms = {key: bare(self.chosen[key]) for key in KEYS if key in self.chosen}
+        usual = settings.get("tables") or self._usual_tables(context.columns)
+        tables = list(dict.fromkeys((*usual, *table_mechanisms)))
+        mechanisms = {table: table_mechanisms.get(table, mechanism) for table in tables}
         names = list(dict.fromkeys(mechanisms.values()))
         set_only, users = settings.get("set_only", False), settings.get("users")
         if users is not None:
             check_options(names, {"users": users})
-        options = place.prepare(
+        options = context.prepare(
             chosen_options(names, self.options, set_only=set_only or None, users=users), mechanisms
         )
         plans, total = plan_tables(
@@ -265,8 +265,8 @@ class Request:
         )
         if parameters and not self._states_all:
             plans, total = self._with_parameters(plans, options)
-        way = choose_way(None, timed="time" in place.columns)
-        view = View(kind="", unit=total.unit, way=way, gap=place.gap, options=options)
+        way = choose_way(None, timed="time" in context.columns)
+        view = View(kind="", unit=total.unit, way=way, gap=context.gap, options=options)
         return Recipe(plans=plans, view=view, guarantee=total, set_only=set_only)
 
     def _usual_tables(self, columns: Container[str]) -> list[str]:
@@ -280,15 +280,17 @@ class Request:
     def _with_parameters(
         self, plans: Mapping[str, Plan], options: Mapping[str, Any]
     ) -> tuple[dict[str, Plan], Guarantee]:
-        """The plans with parameters set by hand; the guarantee is what follows from them.
+        """The plans with the parameters of the request; the guarantee follows from them.
 
-        It is stated at the requested epsilon, or at what it costs where that is more.
+        It is stated at the requested epsilon, or at a larger one if the parameters cost more.
         """
         texts = {table: str(plan.mechanism) for table, plan in plans.items()}
         for letter, value in self.parameters.items():
-            changed = {table: with_letter(text, letter, value) for table, text in texts.items()}
+            changed = {
+                table: replace_parameter(text, letter, value) for table, text in texts.items()
+            }
             if not any(changed.values()):
-                raise self._unknown(letter, next(iter(texts.values())))
+                raise self._unknown_key(letter, next(iter(texts.values())))
             texts |= {table: text for table, text in changed.items() if text}
         self._check(texts.values())
         files = _public_files(options)
@@ -304,26 +306,28 @@ def _public_files(options: Mapping[str, Any]) -> dict[str, Any]:
     return {n: v for n, v in options.items() if n in declared and declared[n][0].public_file}
 
 
-def _text_of(name: str, letters: Mapping[str, str]) -> str:
-    return f"{name}({', '.join(f'{letter}={value}' for letter, value in letters.items())})"
+def _text_of(name: str, parameters: Mapping[str, str]) -> str:
+    return f"{name}({', '.join(f'{letter}={value}' for letter, value in parameters.items())})"
 
 
-def _letters_of(text: str) -> dict[str, str]:
+def _parameters_of(text: str) -> dict[str, str]:
     return read_letters(text.partition("(")[2].removesuffix(")"))
 
 
-def with_letter(text: str, letter: str, value: str) -> str | None:
-    """The text of a mechanism with this letter; None if it takes no such letter.
+def replace_parameter(text: str, letter: str, value: str) -> str | None:
+    """The text of a mechanism with another value of a parameter; None if it takes no such parameter.
 
-    A letter may take the place of another that means the same: K that of T.
+    A letter may replace another that stands for the same parameter: K replaces T.
     """
-    name, own = text.partition("(")[0], _letters_of(text)
-    if letter in own:  # one for each round is not one
-        return None if "_" in own[letter] else _text_of(name, {**own, letter: value})
+    name, parameters = text.partition("(")[0], _parameters_of(text)
+    if letter in parameters:  # several values, one for each round, are not replaced by one
+        return None if "_" in parameters[letter] else _text_of(name, {**parameters, letter: value})
     if letter in find_mechanism(name).ignored:
         return None
-    for other in (None, *own):
-        changed = _text_of(name, {n: v for n, v in own.items() if n != other} | {letter: value})
+    for other in (None, *parameters):
+        changed = _text_of(
+            name, {n: v for n, v in parameters.items() if n != other} | {letter: value}
+        )
         with suppress(UsageError):
             parse(changed)
             return changed
@@ -333,12 +337,12 @@ def with_letter(text: str, letter: str, value: str) -> str | None:
 def make_tables(
     request: str, log: Log, reading: Reading, *, entropy: Entropy
 ) -> dict[str, pa.Table]:
-    """The tables of a one-line request, made from a log. They are not booked and stay with its owner."""
+    """The tables of a one-line request, made from a log; nothing is booked, and they stay with the owner."""
     requests = parse_request(request)
     if len(requests) > 1:
         raise RequestError(f"{request} is {len(requests)} requests: give each key one value")
-    place = Place(columns=log.source.columns, reading=reading, files=log.source.files)
-    return requests[0].recipe(place).release(log, reading, entropy=entropy)
+    context = PlanContext(columns=log.source.columns, reading=reading, files=log.source.files)
+    return requests[0].recipe(context).release(log, reading, entropy=entropy)
 
 
 def parse_request(text: str, vary: Mapping[str, Sequence[Any]] | None = None) -> list[Request]:
@@ -351,8 +355,8 @@ def parse_request(text: str, vary: Mapping[str, Sequence[Any]] | None = None) ->
     if parenthesis and not inside.endswith(")"):
         raise RequestError(f"{text}: nothing may follow the parameters of {name} but :KEY=VALUE")
     stated = read_keys(text, inside.removesuffix(")"))
-    letters = [field.name for field in fields(mechanism_class(text, name))]  # type: ignore[arg-type]
-    chosen = read_keys(text, *rest, alone="k" in letters)
+    parameters = [field.name for field in fields(requested_mechanism(text, name))]  # type: ignore[arg-type]
+    chosen = read_keys(text, *rest, alone="k" in parameters)
     for key, values in (vary or {}).items():
         if key in stated or key in chosen:
             raise RequestError(f"{text} gives {key}, which is varied: leave one of the two out")
@@ -366,14 +370,14 @@ def parse_request(text: str, vary: Mapping[str, Sequence[Any]] | None = None) ->
             mechanism=name.strip(),
             stated=dict(zip(stated, values, strict=False)),
             chosen=dict(zip(chosen, values[len(stated) :], strict=True)),
-            varied=tuple(several),
+            varied_keys=tuple(several),
         )
         for values in itertools.product(*stated.values(), *chosen.values())
     ]
 
 
-def mechanism_class(request: str, name: str) -> type[Mechanism]:
-    """The mechanism that a request names."""
+def requested_mechanism(request: str, name: str) -> type[Mechanism]:
+    """The class of the mechanism that a request names."""
     if name in KEYS:
         raise RequestError(
             f"{request} names a table, not a mechanism: write several tables as tables=[query,{name}]"

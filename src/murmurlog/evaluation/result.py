@@ -1,4 +1,4 @@
-"""What an evaluation found: results, tests, what was left out, and about which systems.
+"""What an evaluation found: its systems, their results, tests between them, and what was left out.
 
 It was made from the raw log, so it is internal: for the owner, never part of a bundle.
 """
@@ -46,7 +46,7 @@ class Point:
 
     vary: str
     at: float
-    of: str  # the system; its result is told by the name of its line
+    of: str  # the system; `result` carries the name of its line in the chart
     result: Result
 
     def as_json(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Everything that was found. Internal: it was made from the raw log."""
+    """All results of an evaluation. Internal: it was made from the raw log."""
 
     results: tuple[Result, ...]
     comparisons: tuple[Comparison, ...]
@@ -78,8 +78,8 @@ class Evaluation:
             "log": dict(self.log),
             "systems": [system.as_json() for system in self.systems],
             "results": [result.as_json() for result in self.results],
-            "comparisons": [each.as_json() for each in self.comparisons],
-            "skipped": [vars(each) for each in self.skipped],
+            "comparisons": [comparison.as_json() for comparison in self.comparisons],
+            "skipped": [vars(skipped) for skipped in self.skipped],
             "top_list": [
                 {"query": query, "raw_rank": rank, "ranks": dict(ranks)}
                 for query, rank, ranks in self.top_list

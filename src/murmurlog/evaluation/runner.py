@@ -1,10 +1,11 @@
-"""Every system on every task: whose users a release is made from, and on whom it is scored.
+"""Releases every system and scores it on every task.
 
-A given bundle is scored as it is on tasks about the whole log. Tasks with held-out users are scored on
+A bundle is scored as it is on tasks about the whole log. Tasks with held-out users are scored on
 users whom the release has not seen: its recipe is run again on the training users of each fold, or,
 with a separate log to test on, the bundle is used as it is. Books nothing.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,18 +39,18 @@ NEEDS = {"url": "clicked urls", "time": "times", "labels": "planted truth (--lab
 
 
 class Collector:
-    """Scores found so far, by task, system and repeat; in the order in which they came."""
+    """The scores so far, by task, system and repeat, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], list[list[Scoring]]] = {}
+        self._scorings: dict[tuple[str, str], list[list[Scoring]]] = {}
         self.skipped: dict[tuple[str, str], Skipped] = {}
         self.errors: list[MurmurlogError] = []  # of systems that could not be released
 
-    def add(self, task: str, system: str, repeat: int, found: Scoring) -> None:
-        repeats = self._found.setdefault((task, system), [])
+    def add(self, task: str, system: str, repeat: int, scoring: Scoring) -> None:
+        repeats = self._scorings.setdefault((task, system), [])
         while len(repeats) <= repeat:
             repeats.append([])
-        repeats[repeat].append(found)
+        repeats[repeat].append(scoring)
 
     def skip(self, task: str, system: str, why: str) -> None:
         self.skipped[task, system] = Skipped(system=system, task=task, why=why)
@@ -57,17 +58,17 @@ class Collector:
     def forget(self, system: str, tasks: Sequence[str]) -> None:
         """Removes what a system scored on these tasks."""
         for task in tasks:
-            self._found.pop((task, system), None)
+            self._scorings.pop((task, system), None)
 
     def lines(self, names: Sequence[str]) -> tuple[list[Result], list[Comparison]]:
         """All results, folds merged and repeats averaged, and each system against the raw log."""
         lines, tests = list[Result](), list[Comparison]()
-        for task in dict.fromkeys(task for task, _ in self._found):
+        for task in dict.fromkeys(task for task, _ in self._scorings):
             means = dict[str, list[Scores]]()
-            for system in (name for name in names if (task, name) in self._found):
-                repeats = [merge(folds) for folds in self._found[task, system]]
+            for system in (name for name in names if (task, name) in self._scorings):
+                repeats = [merge(folds) for folds in self._scorings[task, system]]
                 means[system] = _mean_scores(repeats)
-                lines += average([results(system, task, found) for found in repeats])
+                lines += average([results(system, task, scoring) for scoring in repeats])
             for system, scores in means.items():
                 if RAW in means and system != RAW:
                     tests += compare(system, RAW, task, scores, means[RAW])
@@ -75,13 +76,13 @@ class Collector:
 
 
 def _mean_scores(repeats: Sequence[Scoring]) -> list[Scores]:
-    """What a system got on each question, over repeated releases, misses as 0."""
-    found: dict[str, list[Scores]] = {}
-    for scores in (each for repeat in repeats for each in repeat if isinstance(each, Scores)):
-        found.setdefault(scores.measure, []).append(scores)
+    """The mean score of each question over repeated releases, misses as 0."""
+    by_measure: dict[str, list[Scores]] = {}
+    for scores in (part for repeat in repeats for part in repeat if isinstance(part, Scores)):
+        by_measure.setdefault(scores.measure, []).append(scores)
     return [
-        replace(same[0], values=np.mean([np.nan_to_num(each.values) for each in same], axis=0))
-        for same in found.values()
+        replace(same[0], values=np.mean([np.nan_to_num(part.values) for part in same], axis=0))
+        for same in by_measure.values()
     ]
 
 
@@ -91,7 +92,7 @@ def average(repeats: Sequence[Sequence[Result]]) -> list[Result]:
         return list(repeats[0])
     lines = []
     for line in repeats[0]:
-        same = [r for each in repeats for r in each if r.measure == line.measure]
+        same = [r for r in itertools.chain(*repeats) if r.measure == line.measure]
         values = np.array([r.value for r in same if not math.isnan(r.value)])
         if not len(values):  # a mean over nothing in every release
             lines.append(line)
@@ -107,12 +108,12 @@ def average(repeats: Sequence[Sequence[Result]]) -> list[Result]:
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """A setup with its log found, its bundles loaded and the recipes of its systems."""
+    """A setup with its source, its bundles and the recipes of its systems."""
 
     setup: Setup
     source: Source
     test: Source | None
-    releases: Mapping[str, Release]  # given bundles by name
+    releases: Mapping[str, Release]  # bundles by name
     recipes: Mapping[str, Recipe]  # of all systems except the raw log; in the order of the report
     failed: Mapping[str, str]  # systems that cannot be released, and why
     reading: Reading
@@ -142,9 +143,9 @@ class Runner:
 
     def run(self) -> Evaluation:
         """Scores every system on every task."""
-        setup, found = self.setup, Collector()
+        setup, collector = self.setup, Collector()
         for name, why in self.failed.items():
-            found.skip(RELEASE, name, why)
+            collector.skip(RELEASE, name, why)
         chosen = tasks.choose(setup.tasks)
         whole_log, held_out = ([t for t in chosen if t.held_out == out] for out in (False, True))
         with connect(memory=setup.memory) as engine:
@@ -156,47 +157,47 @@ class Runner:
             )
             self.say("counting exactly")
             truth = self._count(log)
-            released = dict[str, list[Tables]]()
+            releases = dict[str, list[Tables]]()
             for name in self.names:
-                if made := self._try(name, log, truth, found, as_given=True):
-                    released[name] = made
-                    self._score(name, whole_log, made, truth, found)
+                if repeats := self._try(name, log, truth, collector, as_published=True):
+                    releases[name] = repeats
+                    self._score(name, whole_log, repeats, truth, collector)
                 advance()
-            complete = list(released)  # those that no fold has stopped yet
+            complete = list(releases)  # systems that could be released in every fold so far
             for fold, training in self._held_out(log, truth) if held_out else ():
                 for name in list(complete):
                     tables = (
-                        released[name]
+                        releases[name]
                         if training is None
-                        else self._try(name, training, fold, found)
+                        else self._try(name, training, fold, collector)
                     )
                     if tables:
-                        self._score(name, held_out, tables, fold, found)
+                        self._score(name, held_out, tables, fold, collector)
                     else:  # the folds before are not comparable with all folds of the others
                         complete.remove(name)
-                        found.forget(name, [task.name for task in held_out])
+                        collector.forget(name, [task.name for task in held_out])
                     advance()
-        names = list(released)
+        names = list(releases)
         if self.recipes and not set(names) - {RAW}:
-            raise found.errors[0]
-        lines, tests = found.lines(names)
-        listed = any(task.name == "top-list" for task in chosen)
+            raise collector.errors[0]
+        lines, tests = collector.lines(names)
+        has_top_list = any(task.name == "top-list" for task in chosen)
         return Evaluation(
             results=tuple(lines),
             comparisons=tuple(tests),
-            skipped=tuple(found.skipped.values()),
-            systems=tuple(self._system(name, released[name][0]) for name in names),
+            skipped=tuple(collector.skipped.values()),
+            systems=tuple(self._system(name, releases[name][0]) for name in names),
             how=self.how,
             settings={
                 "folds": setup.folds,
                 "repeats": setup.repeats,
                 "questions": setup.settings.questions,
                 "tasks": [task.name for task in chosen],
-                **({"vary": ", ".join(setup.varied)} if setup.varied else {}),
+                **({"vary": ", ".join(setup.varied_keys)} if setup.varied_keys else {}),
             },
             log={"rows": log.rows, "users": truth.holders["query"].users},
-            ranks={name: _ranks(truth, tables[0]) for name, tables in released.items()},
-            top_list=_top_list(truth, released, setup.settings.pattern) if listed else (),
+            ranks={name: _ranks(truth, tables[0]) for name, tables in releases.items()},
+            top_list=_top_list(truth, releases, setup.settings.pattern) if has_top_list else (),
             points=tuple(self._points(lines)),
         )
 
@@ -213,7 +214,7 @@ class Runner:
     def _points(self, lines: Sequence[Result]) -> Iterator[Point]:
         """The results at each value of the axis, by the lines of a chart."""
         axis, places = self.setup.axis, self.setup.points()
-        for line in (each for each in lines if each.system in places):
+        for line in (row for row in lines if row.system in places):
             name, at = places[line.system]
             result = replace(line, system=name)
             yield Point(vary=str(axis), at=at, of=line.system, result=result)
@@ -224,53 +225,57 @@ class Runner:
         chosen: Sequence[Task],
         repeats: Sequence[Tables],
         truth: Truth,
-        found: Collector,
+        collector: Collector,
     ) -> None:
         """Scores the releases of one system on tasks that have the same truth."""
-        has = {"url": truth.has_urls, "time": truth.has_times, "labels": truth.labels is not None}
+        available = {
+            "url": truth.has_urls,
+            "time": truth.has_times,
+            "labels": truth.labels is not None,
+        }
         for task in chosen:
-            if missing := [NEEDS[need] for need in sorted(task.needs) if not has[need]]:
-                found.skip(task.name, name, f"the log has no {' and no '.join(missing)}")
+            if missing := [NEEDS[need] for need in sorted(task.needs) if not available[need]]:
+                collector.skip(task.name, name, f"the log has no {' and no '.join(missing)}")
                 continue
             self.say(f"{task.name}: {name}")
             advance = measure(self.say, total=len(repeats), unit="releases")
             try:
                 for repeat, tables in enumerate(repeats):
                     scores = task.run(tables, truth, self.setup.settings)
-                    found.add(task.name, name, repeat, scores)
+                    collector.add(task.name, name, repeat, scores)
                     advance()
             except (Unfit, MurmurlogError) as why:
-                found.skip(task.name, name, str(why))
+                collector.skip(task.name, name, str(why))
 
     def _try(
-        self, name: str, log: Log, truth: Truth, found: Collector, *, as_given: bool = False
+        self, name: str, log: Log, truth: Truth, collector: Collector, *, as_published: bool = False
     ) -> list[Tables]:
         """The tables of a system; none if it cannot be released, which does not stop the others."""
         try:
-            return self._release(name, log, truth, as_given=as_given)
+            return self._release(name, log, truth, as_published=as_published)
         except MurmurlogError as why:
-            found.errors.append(why)
-            found.skip(RELEASE, name, str(why))
+            collector.errors.append(why)
+            collector.skip(RELEASE, name, str(why))
             return []
 
     def _release(
-        self, name: str, log: Log, truth: Truth, *, as_given: bool = False
+        self, name: str, log: Log, truth: Truth, *, as_published: bool = False
     ) -> list[Tables]:
-        """The tables of a system, once for each repeat: exact, as given, or released from this log."""
+        """The tables of a system, once for each repeat: exact, as published, or released from this log."""
         if name == RAW:
             return [dict(truth.tables)]
-        if as_given and name in self.releases:
+        if as_published and name in self.releases:
             return [self.releases[name].tables]
         self.say(f"releasing {name}")
         advance = measure(self.say, total=self.setup.repeats, unit="releases")
-        made: list[Tables] = []
+        releases: list[Tables] = []
         for _ in range(self.setup.repeats):
-            made.append(self.recipes[name].release(log, self.reading, entropy=self.entropy))
+            releases.append(self.recipes[name].release(log, self.reading, entropy=self.entropy))
             advance()
-        return made
+        return releases
 
     def _held_out(self, log: Log, whole: Truth) -> Iterator[tuple[Truth, Log | None]]:
-        """For each fold the truth and the users to release from; None: the releases already made."""
+        """For each fold the truth and the users to release from; None: score the releases that exist."""
         if self.test is not None:
             with connect(memory=self.setup.memory) as apart:
                 reading = replace(self.reading, since=None, until=None)
@@ -281,9 +286,9 @@ class Runner:
             return
         for fold in range(self.setup.folds):
             self.say(f"fold {fold + 1} of {self.setup.folds}")
-            training, held = split(log, fold=fold, folds=self.setup.folds)
-            searches = searches_of(held, gap=self.gap)
-            held.partitions.close()
+            training, held_out = split(log, fold=fold, folds=self.setup.folds)
+            searches = searches_of(held_out, gap=self.gap)
+            held_out.partitions.close()
             yield replace(self._count(training), searches=searches), training
             training.partitions.close()
 
@@ -310,27 +315,25 @@ def _ranks(truth: Truth, tables: Tables) -> list[tuple[int, int, bool]]:
     if not true.num_rows or "query" not in tables:
         return []
     places = np.unique(np.geomspace(1, true.num_rows, POINTS).astype(np.int64)) - 1
-    known = set(tables["query"]["query"].to_pylist())
-    some = true.take(pa.array(places))
+    published = set(tables["query"]["query"].to_pylist())
+    rows = true.take(pa.array(places)).to_pylist()
     return [
-        (int(place) + 1, users, query in known)
-        for place, users, query in zip(
-            places, some["users"].to_pylist(), some["query"].to_pylist(), strict=True
-        )
+        (place + 1, row["users"], row["query"] in published)
+        for place, row in zip(places.tolist(), rows, strict=True)
     ]
 
 
 def _top_list(
-    truth: Truth, released: Mapping[str, Sequence[Tables]], pattern: str
+    truth: Truth, releases: Mapping[str, Sequence[Tables]], pattern: str
 ) -> list[tuple[str, int, dict[str, int | None]]]:
     """The first queries that match the pattern, and their rank in each system; for the owner only."""
-    found: dict[tuple[str, int], dict[str, int | None]] = {}
-    for name, tables in released.items():
+    ranks_by_query: dict[tuple[str, int], dict[str, int | None]] = {}
+    for name, tables in releases.items():
         try:
             rows = ranks(tables[0], truth, pattern).slice(0, LISTED)
         except Unfit:
             continue
         for row in rows.to_pylist():
-            place = found.setdefault((row["query"], row["raw rank"]), {})
+            place = ranks_by_query.setdefault((row["query"], row["raw rank"]), {})
             place[name] = row["released rank"]
-    return [(query, rank, places) for (query, rank), places in found.items()]
+    return [(query, rank, places) for (query, rank), places in ranks_by_query.items()]

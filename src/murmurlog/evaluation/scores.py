@@ -26,18 +26,18 @@ SEED = 20060804  # of the resampling, which adds no privacy noise: same input, s
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What a system got on each question of a task: one value a question, in a fixed order."""
+    """The scores of a system on one measure of a task: a value for each question, in a fixed order."""
 
     measure: str
     values: Floats  # NaN: the system had no answer
-    users: Ints  # who asked
+    users: Ints  # the user who asks each question
 
     def __post_init__(self) -> None:
         if len(self.values) != len(self.users):
             raise ValueError("a score for each question, and a user for each score")
 
     @property
-    def answered(self) -> npt.NDArray[np.bool_]:
+    def has_answer(self) -> npt.NDArray[np.bool_]:
         return ~np.isnan(self.values)
 
 
@@ -57,7 +57,7 @@ Scoring = list[Scores | Figure]  # of one system on one task
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A line of the table of everything."""
+    """A line of the table of all results."""
 
     system: str
     task: str
@@ -87,20 +87,20 @@ class Comparison:
         return asdict(self)
 
 
-def results(system: str, task: str, found: Iterable[Scores | Figure]) -> list[Result]:
-    """The lines of one system and task. Scores give one over the answered, one over all questions.
+def results(system: str, task: str, scoring: Iterable[Scores | Figure]) -> list[Result]:
+    """The lines of one system and task. Scores give two: over the answered questions, and over all.
 
-    The share of questions that were answered comes before the first of them; of the others it
+    The share of questions with an answer comes before the first of them; for other measures it
     follows from the two numbers of questions.
     """
     figures = list[Figure]()
-    for each in found:
-        if isinstance(each, Figure):
-            figures.append(each)
+    for part in scoring:
+        if isinstance(part, Figure):
+            figures.append(part)
             continue
         if not any(figure.measure == COVERAGE for figure in figures):
-            figures.append(mean(COVERAGE, each.answered.astype(float), each.users))
-        figures += _both(each)
+            figures.append(mean(COVERAGE, part.has_answer.astype(float), part.users))
+        figures += _mean_figures(part)
     return [
         Result(
             system=system, task=task, measure=f.measure,
@@ -110,10 +110,11 @@ def results(system: str, task: str, found: Iterable[Scores | Figure]) -> list[Re
     ]  # fmt: skip
 
 
-def _both(scores: Scores) -> list[Figure]:
-    kept = scores.answered
+def _mean_figures(scores: Scores) -> list[Figure]:
+    """The mean over the answered questions, and over all with a miss as 0."""
+    answered = scores.has_answer
     return [
-        mean(f"{scores.measure} (covered)", scores.values[kept], scores.users[kept]),
+        mean(f"{scores.measure} (covered)", scores.values[answered], scores.users[answered]),
         mean(f"{scores.measure} (all)", np.nan_to_num(scores.values), scores.users),
     ]
 
@@ -156,14 +157,14 @@ def compare(
                 task=task,
                 measure=scores.measure,
                 difference=float((a - b).mean()) if len(a) else 0.0,
-                p=_paired(a, b, scores.users),
+                p=_paired_p_value(a, b, scores.users),
                 n=len(a),
             )
         )
     return lines
 
 
-def _paired(a: Floats, b: Floats, users: Ints) -> float | None:
+def _paired_p_value(a: Floats, b: Floats, users: Ints) -> float | None:
     """The p-value of a paired t-test in which a user's questions form one cluster.
 
     With e_u = (sum of u's differences) - (mean difference) x (u's questions), the standard error of
@@ -192,12 +193,12 @@ def merge(folds: Sequence[Scoring]) -> Scoring:
         return list(folds[0])
     merged: dict[str, list[Scores | Figure]] = {}
     for fold in folds:
-        for each in fold:
-            merged.setdefault(each.measure, []).append(each)
-    return [_one(parts) for parts in merged.values()]
+        for part in fold:
+            merged.setdefault(part.measure, []).append(part)
+    return [_merge_parts(parts) for parts in merged.values()]
 
 
-def _one(parts: Sequence[Scores | Figure]) -> Scores | Figure:
+def _merge_parts(parts: Sequence[Scores | Figure]) -> Scores | Figure:
     scores = [part for part in parts if isinstance(part, Scores)]
     figures = [part for part in parts if isinstance(part, Figure)]
     if scores:

@@ -1,4 +1,4 @@
-"""What an evaluation compares, on which log and how: one value, checked before anything is read."""
+"""What an evaluation compares, on which log and how: one value, checked before the log is read."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ class Setup:
                 raise UsageError(f"a bundle says which rows it was made from: leave out --{name}")
         if self.vary is not None and not self.mechanisms:
             raise UsageError("there is nothing to vary: name --mechanisms")
-        names = [str(request) for request in itertools.chain(*self.requests)]
+        names = list(map(str, self.all_requests))
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"two systems are called {twice[0]}: leave one of them out")
         if not (self.bundles or names or self.baselines):
@@ -69,36 +69,37 @@ class Setup:
             *(parse_request(text) for text in others),
         ]
 
+    @property
+    def all_requests(self) -> list[Request]:
+        """The requests of all texts."""
+        return list(itertools.chain(*self.requests))
+
     @cached_property
-    def varied(self) -> list[str]:
+    def varied_keys(self) -> list[str]:
         """The keys that have several values."""
-        return list(
-            dict.fromkeys(
-                key for request in itertools.chain(*self.requests) for key in request.varied
-            )
-        )
+        return list(dict.fromkeys(key for r in self.all_requests for key in r.varied_keys))
 
     @cached_property
     def axis(self) -> str | None:
-        """The key that charts are over: the first varied one with numbers; None if there is none."""
-        return next((key for key in self.varied if self._has_numbers(key)), None)
+        """The key on the x axis of charts: the first varied one with numbers; None if there is none."""
+        return next((key for key in self.varied_keys if self._has_numbers(key)), None)
 
     def _has_numbers(self, key: str) -> bool:
         try:
-            for request in itertools.chain(*self.requests):
-                if key in request.varied:
+            for request in self.all_requests:
+                if key in request.varied_keys:
                     read_number(request.texts[key])
         except UsageError:
             return False
         return True
 
     def points(self) -> dict[str, tuple[str, float]]:
-        """Of each system along the axis, the line of a chart and where on it."""
+        """The line of a chart and the place on it, of each system along the axis."""
         axis = self.axis
         return {
             str(request): (request.without(axis), read_number(request.texts[axis]))
-            for request in itertools.chain(*self.requests)
-            if axis is not None and axis in request.varied
+            for request in self.all_requests
+            if axis is not None and axis in request.varied_keys
         }
 
 

@@ -33,10 +33,10 @@ def test_without_pairs_a_walk_ranks_by_clicks(monkeypatch):
     monkeypatch.setattr(walks, "FAINT", 0.0)
     # From a: x with 0.9 * 2/3, y with 0.9 * 1/3, stays with 0.1, ten steps.
     left = 1 - 0.1**10
-    found = Searcher({"click": CLICK}).rank("a", 10)
-    assert [url for url, _ in found] == ["x", "y"]
-    assert [p for _, p in found] == pytest.approx([2 / 3 * left, 1 / 3 * left])
-    assert Searcher({"click": CLICK}).rank("a", 1) == found[:1]
+    urls = Searcher({"click": CLICK}).rank("a", 10)
+    assert [url for url, _ in urls] == ["x", "y"]
+    assert [p for _, p in urls] == pytest.approx([2 / 3 * left, 1 / 3 * left])
+    assert Searcher({"click": CLICK}).rank("a", 1) == urls[:1]
     assert Searcher({"click": CLICK}).rank("nobody asked this", 10) == []
 
 
@@ -50,11 +50,13 @@ def test_a_walk_is_the_power_of_its_matrix_where_urls_absorb(impact, monkeypatch
     steps = np.array([a / a.sum(), b / b.sum(), [0, 0, 1, 0], [0, 0, 0, 1]])
     stopped = np.linalg.matrix_power(steps, search.STEPS)[0, 2:]
     searcher = Searcher({"click": CLICK, "pair": PAIR}, impact=impact)
-    found = dict(searcher.rank("a", 10))
-    assert [found["x"], found["y"]] == pytest.approx(stopped, abs=2e-3)  # faint walkers are let go
+    ranking = dict(searcher.rank("a", 10))
+    assert [ranking["x"], ranking["y"]] == pytest.approx(
+        stopped, abs=2e-3
+    )  # faint walkers are let go
     monkeypatch.setattr(walks, "FAINT", 0.0)
-    found = dict(searcher.rank("a", 10))
-    assert [found["x"], found["y"]] == pytest.approx(stopped)
+    ranking = dict(searcher.rank("a", 10))
+    assert [ranking["x"], ranking["y"]] == pytest.approx(stopped)
 
 
 def test_impact_factors_can_turn_an_order_round():
@@ -65,10 +67,10 @@ def test_impact_factors_can_turn_an_order_round():
 
 def test_feedback_by_hand():
     # 1/2 and 1/3 without feedback; 0.6/2 + 0.4/4 = 0.4 with it, from the third place.
-    found = merge_feedback(make_ranking([7, 8, 9], [], [5]), make_ranking([9], [1], []))
-    assert found.columns.tolist() == [7, 9, 8, 5]
-    assert found.scores == pytest.approx([1 / 2, 0.4, 1 / 3, 1 / 2])
-    assert found.starts.tolist() == [0, 3, 3, 4]
+    merged = merge_feedback(make_ranking([7, 8, 9], [], [5]), make_ranking([9], [1], []))
+    assert merged.columns.tolist() == [7, 9, 8, 5]
+    assert merged.scores == pytest.approx([1 / 2, 0.4, 1 / 3, 1 / 2])
+    assert merged.starts.tolist() == [0, 3, 3, 4]
 
 
 def test_feedback_by_the_same_clicks_changes_nothing():
@@ -87,10 +89,12 @@ def test_measures_are_those_of_ir_measures():
     run = {str(q): {str(d): -float(n) for n, d in enumerate(r)} for q, r in enumerate(rows)}
     qrels = {str(q): {str(d): 1 for d in r} for q, r in enumerate(relevant)}
     names = {nDCG @ 10: "nDCG@10", AP: "MAP", P @ 5: "P@5", P @ 10: "P@10", R @ 100: "recall"}
-    told = list(ir_measures.iter_calc(list(names), qrels, run))
-    assert len(told) == size * len(names)
-    for one in told:
-        assert mine[names[one.measure]][int(one.query_id)] == pytest.approx(one.value, abs=1e-6)
+    reference = list(ir_measures.iter_calc(list(names), qrels, run))
+    assert len(reference) == size * len(names)
+    for metric in reference:
+        assert mine[names[metric.measure]][int(metric.query_id)] == pytest.approx(
+            metric.value, abs=1e-6
+        )
 
 
 def test_measures_by_hand():
@@ -104,7 +108,7 @@ def test_measures_by_hand():
 
 
 def test_the_trial_on_a_log_small_enough_to_do_by_hand():
-    held = [
+    rows = [
         (4, "a", "y"),
         (4, "a", "y"),
         (4, "a", None),
@@ -112,20 +116,20 @@ def test_the_trial_on_a_log_small_enough_to_do_by_hand():
         (5, "c", "x"),
         (6, "b", None),
     ]
-    found = {s.measure: s for s in score({"click": CLICK}, truth_of_rows(held), Settings())}
-    assert all(isinstance(scores, Scores) for scores in found.values())
-    ours = found["nDCG@10, walk"]
+    scores = {s.measure: s for s in score({"click": CLICK}, truth_of_rows(rows), Settings())}
+    assert all(isinstance(s, Scores) for s in scores.values())
+    ours = scores["nDCG@10, walk"]
     assert ours.users.tolist() == [4, 5, 5]
     # x before y: y is second for user 4, x first for user 5; c is not released.
     assert ours.values[:2] == pytest.approx([1 / np.log2(3), 1])
     assert np.isnan(ours.values[2])
     # Per query, x and y are both relevant for a.
-    thesis = found["nDCG@10, walk, per query"]
+    thesis = scores["nDCG@10, walk, per query"]
     assert thesis.values[0] == pytest.approx(1)
     assert np.isnan(thesis.values[1])
     assert len(thesis.values) == 2
-    assert found["P@5, walk, per query"].values[0] == pytest.approx(0.4)
-    assert {name for name in found if "leaks" in name} == {
+    assert scores["P@5, walk, per query"].values[0] == pytest.approx(0.4)
+    assert {name for name in scores if "leaks" in name} == {
         f"{m}, {LEAK}, per query" for m in ("nDCG@10", "MAP", "P@5", "P@10")
     }
 
@@ -174,11 +178,11 @@ def test_per_query_the_queries_of_the_most_users_are_asked_and_a_url_counts_once
 def test_noise_finds_next_to_nothing_and_the_log_itself_much():
     rng = np.random.default_rng(4)
     queries, urls = [[f"{kind}{n}" for n in range(300)] for kind in "qu"]
-    held = [(n, queries[n], urls[n]) for n in range(300)]
+    rows = [(n, queries[n], urls[n]) for n in range(300)]
     noise = pa.table({"query": rng.choice(queries, 900), "url": rng.choice(urls, 900)})
     real = pa.table({"query": queries, "url": urls, "users": [3] * 300})
     means = [
-        np.nan_to_num(score({"click": t}, truth_of_rows(held), Settings())[0].values).mean()
+        np.nan_to_num(score({"click": t}, truth_of_rows(rows), Settings())[0].values).mean()
         for t in (noise, real)
     ]
     assert means[0] < 0.05
@@ -193,6 +197,6 @@ def test_without_clicks_or_held_out_users_it_says_so():
 
 
 def test_nobody_clicked_anything():
-    found = score({"click": CLICK}, truth_of_rows([(1, "a", None)]), Settings())
-    assert {len(scores.values) for scores in found} == {0}
+    scores = score({"click": CLICK}, truth_of_rows([(1, "a", None)]), Settings())
+    assert {len(s.values) for s in scores} == {0}
     assert isinstance(held_out_clicks(truth_of_rows([(1, "a", None)])), Clicks)

@@ -86,9 +86,9 @@ def test_what_has_been_typed():
 
 
 def test_measures_by_hand():
-    asked = truth_of_sessions(["west", "weather"], ["news"], ["weak"], ["zoo"], ["w"])
-    found = score({"query": QUERY}, asked, Settings())
-    by = {each.measure: each for each in found}
+    truth = truth_of_sessions(["west", "weather"], ["news"], ["weak"], ["zoo"], ["w"])
+    scores = score({"query": QUERY}, truth, Settings())
+    by = {s.measure: s for s in scores}
     # After half: we -> west 1st; wea -> weather 1st; ne -> new york, news: 2nd; we -> weak not
     # there; z -> nothing. A query of one character is not asked.
     assert by["MRR@10"].values == pytest.approx([1, 1, 1 / 2, 0, np.nan], nan_ok=True)
@@ -111,8 +111,8 @@ def test_measures_are_those_of_ir_measures():
     rng = np.random.default_rng(4)
     names = sorted({"".join(rng.choice(list("abc"), rng.integers(2, 6))) for _ in range(200)})
     table = pa.table({"query": names, "users": rng.integers(0, 50, len(names))})
-    asked = truth_of_sessions(*([name] for name in names))
-    by = {e.measure: e for e in score({"query": table}, asked, Settings())}
+    truth = truth_of_sessions(*([name] for name in names))
+    by = {e.measure: e for e in score({"query": table}, truth, Settings())}
     model = Completer({"query": table})
     run = [
         ir_measures.ScoredDoc(name, text, -place)
@@ -138,13 +138,13 @@ def test_a_smaller_release_is_of_less_use():
     names = sorted({"".join(rng.choice(list("abcd"), rng.integers(3, 7))) for _ in range(800)})
     users = np.sort(rng.zipf(1.5, len(names)).clip(max=500))[::-1]
     table = pa.table({"query": rng.permutation(names), "users": users})
-    asked = truth_of_sessions(
+    truth = truth_of_sessions(
         *([text] for text in rng.choice(table["query"], 500, p=users / users.sum()))
     )
     every = []
-    for kept in (1, 2, 5, 20, 100):
-        published = table.filter(pc.greater_equal(table["users"], kept))
-        values = score({"query": published}, asked, Settings())[0].values
+    for size in (1, 2, 5, 20, 100):
+        published = table.filter(pc.greater_equal(table["users"], size))
+        values = score({"query": published}, truth, Settings())[0].values
         every.append(np.nan_to_num(values).mean())
     # What is asked less never stands before what is asked more: it can only be missed.
     assert every == sorted(every, reverse=True)

@@ -35,13 +35,13 @@ def truth(*rows, **other):
 
 def greedy_choice(often, lengths, memory):
     """The greedy rule as one would write it down."""
-    kept = set()
+    chosen = set()
     for word in sorted(often, key=lambda w: (-often[w] / lengths[w], w)):
         size = min(lengths[word], LONGEST) * POSTING
         if often[word] > 0 and size <= memory:
-            kept.add(word)
+            chosen.add(word)
             memory -= size
-    return kept
+    return chosen
 
 
 def test_the_greedy_rule_by_hand():
@@ -89,7 +89,7 @@ def test_the_clicked_index_counts_each_url_of_a_word_once():
 
 
 def test_hit_probability_by_hand():
-    asked = truth(
+    workload = truth(
         (0, 0, "cheap hotels"),
         (0, 0, "cheap hotels"),  # a second click: the same search
         (0, 1, "cheap hotels"),
@@ -97,17 +97,17 @@ def test_hit_probability_by_hand():
         (1, 2, "trains"),
     )
     released = {"keyword": WORDS.slice(0, 2)}
-    found = score(released, asked, Settings(cache_bytes=24))
-    first = found[0]
+    scores = score(released, workload, Settings(cache_bytes=24))
+    first = scores[0]
     assert first.measure == "hit probability, 2.4e-08 GB, lengths by clicked urls"
     # cheap, hotels, cheap, hotels, flights, trains: hotels fits; the last two are not published.
     assert np.nan_to_num(first.values, nan=-1).tolist() == [0, 1, 0, 1, -1, -1]
     assert first.users.tolist() == [0, 0, 0, 0, 1, 1]
-    told = {line.measure.split(" ")[-1]: line for line in results("s", "t", [first])}
-    assert told["coverage"].value == pytest.approx(4 / 6)
-    assert told["(covered)"].value == pytest.approx(1 / 2)
-    assert told["(all)"].value == pytest.approx(2 / 6)
-    assert [scores.measure.split(", ")[1] for scores in found[1:]] == [
+    by_label = {line.measure.split(" ")[-1]: line for line in results("s", "t", [first])}
+    assert by_label["coverage"].value == pytest.approx(4 / 6)
+    assert by_label["(covered)"].value == pytest.approx(1 / 2)
+    assert by_label["(all)"].value == pytest.approx(2 / 6)
+    assert [s.measure.split(", ")[1] for s in scores[1:]] == [
         "1% of the index",
         "5% of the index",
         "10% of the index",
@@ -115,19 +115,19 @@ def test_hit_probability_by_hand():
 
 
 def test_lengths_may_be_given():
-    asked = truth((0, 0, "hotels cheap"))
+    workload = truth((0, 0, "hotels cheap"))
     settings = Settings(cache_bytes=16, doc_freq={"hotels": 2, "cheap": 1000})
-    found = score({"keyword": WORDS}, asked, settings)[0]
-    assert found.measure.endswith("lengths by --doc-freq")
-    assert found.values.tolist() == [1, 0]
+    scores = score({"keyword": WORDS}, workload, settings)[0]
+    assert scores.measure.endswith("lengths by --doc-freq")
+    assert scores.values.tolist() == [1, 0]
 
 
 def test_words_of_published_queries_do_and_empty_releases_hit_nothing():
-    asked = truth((0, 0, "hotels cheap"))
+    workload = truth((0, 0, "hotels cheap"))
     queries = pa.table({"query": ["cheap", "hotels"], "users": [3, 3]})
-    assert score({"query": queries}, asked, Settings())[0].values.tolist() == [1, 1]
-    nothing = score({"query": queries.slice(0, 0)}, asked, Settings())[0]
-    assert not nothing.answered.any()
+    assert score({"query": queries}, workload, Settings())[0].values.tolist() == [1, 1]
+    nothing = score({"query": queries.slice(0, 0)}, workload, Settings())[0]
+    assert not nothing.has_answer.any()
 
 
 def test_a_noisy_order_is_no_better_than_the_raw_one():
@@ -135,25 +135,25 @@ def test_a_noisy_order_is_no_better_than_the_raw_one():
     rng = np.random.default_rng(5)
     words = [f"w{i}" for i in range(100)]
     users = (1000 / (np.arange(100) + 5)).astype(int)
-    asked = [(n, n, word) for n, word in enumerate(np.repeat(words, users).tolist())]
+    rows = [(n, n, word) for n, word in enumerate(np.repeat(words, users).tolist())]
     doc_freq = dict.fromkeys(words, 10)
-    held = Truth(tables={}, holders={}, searches=searches(*asked))
+    workload = Truth(tables={}, holders={}, searches=searches(*rows))
     tables = [
         {"keyword": pa.table({"keyword": words, "users": counts})}
         for counts in (users, rng.permutation(users))
     ]
     settings = Settings(doc_freq=doc_freq)
-    raw, noise = (score(table, held, settings)[3].values.mean() for table in tables)
+    raw, noise = (score(table, workload, settings)[3].values.mean() for table in tables)
     assert raw == users[:10].sum() / users.sum()
     assert noise < raw / 2
 
 
 def test_what_is_missing_is_said():
-    asked = truth((0, 0, "hotels"))
+    workload = truth((0, 0, "hotels"))
     with pytest.raises(Unfit, match="needs a keyword or query table"):
-        score({"click": CLICKS}, asked, Settings())
-    unclicked = Truth(tables={"keyword": WORDS}, holders={}, searches=asked.searches)
+        score({"click": CLICKS}, workload, Settings())
+    unclicked = Truth(tables={"keyword": WORDS}, holders={}, searches=workload.searches)
     with pytest.raises(Unfit, match="needs clicks in the log, or --doc-freq"):
         score({"keyword": WORDS}, unclicked, Settings())
     with pytest.raises(Unfit, match="has not seen"):
-        score({"keyword": WORDS}, Truth(tables=asked.tables, holders={}), Settings())
+        score({"keyword": WORDS}, Truth(tables=workload.tables, holders={}), Settings())

@@ -22,15 +22,15 @@ def test_keywords_of_a_url_by_hand():
     second["b"] = 3 / 4 * 3 / 16 + 1 / 4 * 1 / 4
     second["c"] = 3 / 4 * 1 / 8
     model = Generator(SMALL)
-    found = model.from_urls(["x"], 5).row(0, model.queries)
-    assert found == [(q, pytest.approx(first[q] + second[q])) for q in "abc"]
+    keywords = model.from_urls(["x"], 5).row(0, model.queries)
+    assert keywords == [(q, pytest.approx(first[q] + second[q])) for q in "abc"]
 
 
 def test_keywords_of_a_query_are_without_it():
     model = Generator(SMALL)
-    found = model.from_queries(["a", "unheard of"], 5)
-    assert [query for query, _ in found.row(0, model.queries)] == ["b", "c"]
-    assert found.row(1, model.queries) == []
+    ranking = model.from_queries(["a", "unheard of"], 5)
+    assert [query for query, _ in ranking.row(0, model.queries)] == ["b", "c"]
+    assert ranking.row(1, model.queries) == []
 
 
 def test_overlap_by_hand():
@@ -80,9 +80,9 @@ def test_a_log_against_itself_is_perfect_and_noise_is_near_nothing():
 def test_what_is_not_released_is_not_answered():
     table = random_clicks(1)
     half = table.slice(0, 40)
-    found = score({"click": half}, truth_of(table), Settings(questions=50))
-    assert {len(scores.values) for scores in found} == {50}
-    some = found[0].answered
+    scores = score({"click": half}, truth_of(table), Settings(questions=50))
+    assert {len(s.values) for s in scores} == {50}
+    some = scores[0].has_answer
     assert some.any()
     assert not some.all()
 

@@ -19,8 +19,8 @@ SETS = pa.table(
 
 
 def best(model, *texts, k=3):
-    found = model.best(model.numbers(pa.array(texts)), k)
-    return [[model.texts[i].as_py() for i in row if i >= 0] for row in found.tolist()]
+    places = model.best(model.numbers(pa.array(texts)), k)
+    return [[model.texts[i].as_py() for i in row if i >= 0] for row in places.tolist()]
 
 
 def test_related_queries_by_hand():
@@ -35,14 +35,14 @@ def test_sums_are_those_of_a_plain_count():
     rng = np.random.default_rng(1)
     sets = [sorted(rng.choice(40, rng.integers(2, 5), replace=False).tolist()) for _ in range(400)]
     counts = rng.integers(1, 50, len(sets)).tolist()
-    table = pa.table({"items": [[f"q{i}" for i in one] for one in sets], "users": counts})
+    table = pa.table({"items": [[f"q{i}" for i in items] for items in sets], "users": counts})
     model = RelatedQueries.from_table(table)
     order = {text: place for place, text in enumerate(model.texts.to_pylist())}
     for query in ("q0", "q17", "q39"):
         sums = dict.fromkeys(order, 0)
-        for one, count in zip(table["items"].to_pylist(), counts, strict=True):
-            if query in one:
-                for other in one:
+        for items, count in zip(table["items"].to_pylist(), counts, strict=True):
+            if query in items:
+                for other in items:
                     sums[other] += count
         del sums[query]
         ranked = sorted((text for text in sums if sums[text]), key=lambda t: (-sums[t], order[t]))
@@ -50,16 +50,16 @@ def test_sums_are_those_of_a_plain_count():
 
 
 def values(tables, truth):
-    return {each.measure: each.values.tolist() for each in score(tables, truth, Settings())}
+    return {s.measure: s.values.tolist() for s in score(tables, truth, Settings())}
 
 
 def test_scores_by_hand():
     held_out = truth_of_rows([(0, "a", None), (0, "c", None), (0, "c", None), (1, "a", None), (2, "b", None),
                          (2, "d", None), (2, "z", None)])  # fmt: skip
-    found = values({"itemset": SETS}, held_out)
+    scores = values({"itemset": SETS}, held_out)
     # a: c is right. c: a is right, b and d are not. b: d is right, a and c are not. d: b. z: no answer.
-    assert found["P@5"] == pytest.approx([0.2, 0.2, 0.2, 0.2, np.nan], nan_ok=True)
-    assert found["R@5"] == pytest.approx([1, 1, 0.5, 0.5, np.nan], nan_ok=True)
+    assert scores["P@5"] == pytest.approx([0.2, 0.2, 0.2, 0.2, np.nan], nan_ok=True)
+    assert scores["R@5"] == pytest.approx([1, 1, 0.5, 0.5, np.nan], nan_ok=True)
 
 
 def test_the_raw_log_has_what_users_asked_as_sets():

@@ -21,15 +21,15 @@ def test_what_follows_from_a_truth_is_computed_once_and_forgotten_with_it():
         calls.append(key)
         return Answer(len(calls))
 
-    one, other = (Truth(tables={}, holders={}) for _ in range(2))
-    numbers = [answer(truth, "a").number for truth in (one, one, other)]
+    first, other = (Truth(tables={}, holders={}) for _ in range(2))
+    numbers = [answer(truth, "a").number for truth in (first, first, other)]
     assert numbers == [1, 1, 2]
-    assert answer(one, "b").number == 3
-    kept = weakref.ref(answer(one, "a"))
-    assert kept() is not None
-    del one
+    assert answer(first, "b").number == 3
+    reference = weakref.ref(answer(first, "a"))
+    assert reference() is not None
+    del first
     gc.collect()
-    assert kept() is None
+    assert reference() is None
     assert answer(other, "a").number == 2
 
 

@@ -82,21 +82,21 @@ ASKED = (
 
 
 def test_a_question_has_two_queries_and_a_click():
-    found = sessions_of(truth_of_sessions(*ASKED))
-    chosen = questions(found)
+    sessions = sessions_of(truth_of_sessions(*ASKED))
+    chosen = questions(sessions)
     assert chosen.tolist() == [0, 1, 4]
-    question, url = truths(found, chosen)
-    pairs = zip(question.tolist(), found.urls.take(pa.array(url)).to_pylist(), strict=True)
+    question, url = truths(sessions, chosen)
+    pairs = zip(question.tolist(), sessions.urls.take(pa.array(url)).to_pylist(), strict=True)
     assert set(pairs) == {(0, "x"), (1, "y"), (1, "z"), (1, "gone"), (2, "x")}
-    question, url = truths(found, chosen, last=True)
-    pairs = zip(question.tolist(), found.urls.take(pa.array(url)).to_pylist(), strict=True)
+    question, url = truths(sessions, chosen, last=True)
+    pairs = zip(question.tolist(), sessions.urls.take(pa.array(url)).to_pylist(), strict=True)
     assert set(pairs) == {(1, "z"), (1, "gone"), (2, "x")}
 
 
 def test_measures_by_hand():
     """The session a, b is ranked x, z, y. Clicked: x; y, z and something that is not published."""
-    found = score({"click": CLICK}, truth_of_sessions(*ASKED), Settings())
-    by = {each.measure: each for each in found}
+    scores = score({"click": CLICK}, truth_of_sessions(*ASKED), Settings())
+    by = {s.measure: s for s in scores}
     log = np.log2
     most = 1 + 1 / log(3) + 1 / log(4)
     second = (1 / log(3) + 1 / log(4)) / most
@@ -115,8 +115,8 @@ def test_measures_by_hand():
 
 def test_with_pairs_and_sessions_all_ways_are_told():
     tables = {"click": CLICK, "pair": PAIR, "session": SESSION}
-    found = score(tables, truth_of_sessions([("c", None), ("d", "z")]), Settings())
-    by = {each.measure: each for each in found}
+    scores = score(tables, truth_of_sessions([("c", None), ("d", "z")]), Settings())
+    by = {s.measure: s for s in scores}
     assert np.isnan(by["nDCG@10 clicks alone"].values).all()
     assert by["nDCG@10"].values.tolist() == [0.0]
     assert by["nDCG@10 with sessions"].values[0] > 0
@@ -137,6 +137,6 @@ def test_pure_noise_scores_near_zero():
         list(zip(rng.choice(queries, 3).tolist(), rng.choice(urls, 3).tolist(), strict=True))
         for _ in range(300)
     ]
-    asked = truth_of_sessions(*sessions)
-    by = {e.measure: e for e in score({"click": noise}, asked, Settings())}
+    truth = truth_of_sessions(*sessions)
+    by = {e.measure: e for e in score({"click": noise}, truth, Settings())}
     assert np.nanmean(by["nDCG@10"].values) < 0.02

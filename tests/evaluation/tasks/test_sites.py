@@ -73,14 +73,14 @@ def test_purity_by_hand():
 def test_the_trial_of_sites():
     table = click_table(("a", "x.com", 2), ("a", "y.com", 2), ("b", "z.com", 1))
     truth = Truth(tables={"click": table}, holders={}, labels=LABELS)
-    found = {each.measure: each for each in score({"click": table}, truth, Settings())}
+    scores = {s.measure: s for s in score({"click": table}, truth, Settings())}
     assert list(directory(truth).items()) == sorted(TOPICS.items())
     # w is not released, z is alone.
-    assert np.isnan(found["purity, all sites"].values).tolist() == [True, False, False, True]
-    assert found["purity, all sites"].values[1:3].tolist() == [1, 1]
-    assert (found["clusters, all sites"].value, found["clusters, all sites"].n) == (1, 2)
+    assert np.isnan(scores["purity, all sites"].values).tolist() == [True, False, False, True]
+    assert scores["purity, all sites"].values[1:3].tolist() == [1, 1]
+    assert (scores["clusters, all sites"].value, scores["clusters, all sites"].n) == (1, 2)
     # The most clicked first, of which there are fewer than a thousand.
-    assert found["same topic, top 1000 sites"].values[:2].tolist() == [1, 1]
+    assert scores["same topic, top 1000 sites"].values[:2].tolist() == [1, 1]
 
 
 def test_the_topic_of_a_query_is_that_of_most_of_its_clicks():
@@ -93,13 +93,13 @@ def test_the_topic_of_a_query_is_that_of_most_of_its_clicks():
 
 
 def test_the_trial_of_query_classification():
-    held = [
+    rows = [
         *((1, "a", "x.com"), (1, "a", "x.com/more"), (1, "a", "z.com")),  # a tie: either is right
         *((2, "a", "z.com/1"), (2, "b", "w.com"), (2, "c", "other.com"), (3, "d", "w.com")),
     ]
     table = click_table(("a", "x.com", 2), ("b", "z.com", 1))
     (scores,) = query_classification.score(
-        {"click": table}, truth_of_rows(held, labels=LABELS), Settings()
+        {"click": table}, truth_of_rows(rows, labels=LABELS), Settings()
     )
     assert scores.users.tolist() == [1, 2, 2, 3]
     assert scores.values[:3].tolist() == [1, 0, 1]
@@ -115,8 +115,8 @@ def test_noise_puts_few_sites_together():
     rows = [(f"q{q}", sites[w], 1) for q, w in rng.integers(0, (900, 200), (1500, 2))]
     table = click_table(*rows)
     truth = Truth(tables={"click": table}, holders={}, labels=labels)
-    found = score({"click": table}, truth, Settings())
-    assert np.nan_to_num(found[1].values).mean() < 0.1
+    scores = score({"click": table}, truth, Settings())
+    assert np.nan_to_num(scores[1].values).mean() < 0.1
 
 
 def test_without_clicks_or_labels_they_say_so():

@@ -15,8 +15,8 @@ from murmurlog.evaluation.tasks.spelling import misspellings, score
 
 def table(counts, *columns):
     rows = [key if isinstance(key, tuple) else (key,) for key in counts]
-    made = {c: pa.array([row[i] for row in rows], pa.string()) for i, c in enumerate(columns)}
-    return pa.table({**made, "users": pa.array(list(counts.values()), pa.int64())})
+    arrays = {c: pa.array([row[i] for row in rows], pa.string()) for i, c in enumerate(columns)}
+    return pa.table({**arrays, "users": pa.array(list(counts.values()), pa.int64())})
 
 
 QUERIES = {"weather": 100, "wether": 9, "weathr": 4, "leather": 60, "maps": 50, "mpas": 3}
@@ -107,13 +107,13 @@ def test_nothing_published_corrects_nothing():
 def test_scores_by_hand():
     planted = labels(("wether", "leather"), ("weathr", "weather"), ("mpas", "maps"), ("x", "y"))
     truth = Truth(tables=TABLES, holders={}, labels=planted)
-    found = score(TABLES, truth, Settings())
-    assert np.nan_to_num(found[0].values, nan=-1).tolist() == [0, 1, -1, -1]
-    told = {line.measure: line for line in results("s", "t", found)}
-    assert told["coverage"].value == 0.5
-    assert (told["corrected (covered)"].value, told["corrected (covered)"].n) == (0.5, 2)
-    assert (told["corrected (all)"].value, told["corrected (all)"].n) == (0.25, 4)
-    precision = told["precision of all corrections"]
+    scores = score(TABLES, truth, Settings())
+    assert np.nan_to_num(scores[0].values, nan=-1).tolist() == [0, 1, -1, -1]
+    lines = {line.measure: line for line in results("s", "t", scores)}
+    assert lines["coverage"].value == 0.5
+    assert (lines["corrected (covered)"].value, lines["corrected (covered)"].n) == (0.5, 2)
+    assert (lines["corrected (all)"].value, lines["corrected (all)"].n) == (0.25, 4)
+    precision = lines["precision of all corrections"]
     assert (precision.value, precision.n) == (0.5, 2)
     some = score(TABLES, truth, Settings(questions=2))[0]
     assert np.nan_to_num(some.values, nan=-1).tolist() == [0, -1]

@@ -82,25 +82,25 @@ def test_the_likelihood_ratio_is_that_of_scipy():
 
 def test_whole_queries_come_first_then_changed_phrases():
     counts = QUERIES | {"hotels": 3060, "cheap motels": 3000}
-    made = model(queries=counts)
-    asked = pa.array(["cheap hotels", "new york hotels", "new car", "nothing known"])
+    substitutions = model(queries=counts)
+    questions = pa.array(["cheap hotels", "new york hotels", "new car", "nothing known"])
     # "hotels" was changed to "motels" by 9 alone and by 20 after "cheap"; to "hostels" by none,
     # since those who went on to it left out "cheap" too.
-    assert made.top(asked, 5) == [
+    assert substitutions.top(questions, 5) == [
         ["cheap motels", "hostels"],
         ["new york motels"],
         [],
         [],
     ]
-    assert made.top(asked, 1) == [["cheap motels"], ["new york motels"], [], []]
-    assert made.answers(asked).tolist() == [True, True, False, False]
+    assert substitutions.top(questions, 1) == [["cheap motels"], ["new york motels"], [], []]
+    assert substitutions.answers(questions).tolist() == [True, True, False, False]
 
 
 def test_what_follows_no_more_than_by_chance_is_no_substitution():
     popular = {(f"a{i}", f"b{j}"): 5 for i in range(12) for j in range(12)}
-    asked = pa.array([f"a{i}" for i in range(12)])
-    assert not model(pairs=popular).answers(asked).any()
-    assert model(pairs=popular | {("a0", "b0"): 60}).top(asked[:1], 3) == [["b0"]]
+    questions = pa.array([f"a{i}" for i in range(12)])
+    assert not model(pairs=popular).answers(questions).any()
+    assert model(pairs=popular | {("a0", "b0"): 60}).top(questions[:1], 3) == [["b0"]]
 
 
 def test_a_few_published_pairs_of_one_query_are_no_less_telling():
@@ -111,15 +111,15 @@ def test_a_few_published_pairs_of_one_query_are_no_less_telling():
 def test_a_release_without_counts_has_substitutions():
     few = {("hotels", "motels"): 1, ("maps", "atlas"): 1, ("free", "cheap"): 1}
     tables = [queries_of(QUERIES).select(["query"]), pairs_of(few).drop_columns(["users"])]
-    made = Substitutions(queries=tables[0], pairs=tables[1])
-    assert made.top(pa.array(["hotels"]), 5) == [["motels"]]
+    substitutions = Substitutions(queries=tables[0], pairs=tables[1])
+    assert substitutions.top(pa.array(["hotels"]), 5) == [["motels"]]
 
 
 def test_nothing_published_answers_nothing():
     nothing = Substitutions(queries=queries_of(QUERIES).slice(0, 0), pairs=pairs_of({}))
-    asked = pa.array(["hotels"])
-    assert nothing.top(asked, 5) == [[]]
-    assert not nothing.answers(asked).any()
+    questions = pa.array(["hotels"])
+    assert nothing.top(questions, 5) == [[]]
+    assert not nothing.answers(questions).any()
 
 
 def rankings():
@@ -133,7 +133,7 @@ def rankings():
 @pytest.mark.parametrize("j", [2, 5, 20])
 def test_measures_are_those_of_ir_measures(j):
     ours, right = rankings()
-    found = measure_answers(ours, right, j)
+    values = measure_answers(ours, right, j)
     qrels = [
         ir_measures.Qrel(str(q), text, len(true[:j]) - i)
         for q, true in enumerate(right)
@@ -152,7 +152,7 @@ def test_measures_are_those_of_ir_measures(j):
     }
     for q, mine in enumerate(ours):
         for name in names:
-            value = found[name][q]
+            value = values[name][q]
             if not mine:
                 assert np.isnan(value)
                 continue
@@ -162,13 +162,13 @@ def test_measures_are_those_of_ir_measures(j):
 
 
 def test_measures_by_hand():
-    found = measure_answers([["b", "x", "a"], []], [["a", "b", "c"], ["a"]], 5)
+    measures = measure_answers([["b", "x", "a"], []], [["a", "b", "c"], ["a"]], 5)
     # Right at places 1 and 3, out of three; worth 3, 2, 1.
-    assert found["P@5"][0] == pytest.approx(2 / 3)
-    assert found["R@5"][0] == pytest.approx(2 / 3)
-    assert found["AP@5"][0] == pytest.approx((1 + 2 / 3) / 3)
-    assert found["nDCG@5"][0] == pytest.approx((2 + 3 / 2) / (3 + 2 / np.log2(3) + 1 / 2))
-    assert all(np.isnan(values[1]) for values in found.values())
+    assert measures["P@5"][0] == pytest.approx(2 / 3)
+    assert measures["R@5"][0] == pytest.approx(2 / 3)
+    assert measures["AP@5"][0] == pytest.approx((1 + 2 / 3) / 3)
+    assert measures["nDCG@5"][0] == pytest.approx((2 + 3 / 2) / (3 + 2 / np.log2(3) + 1 / 2))
+    assert all(np.isnan(values[1]) for values in measures.values())
 
 
 def test_the_papers_map_is_taken_to_the_letter():
@@ -178,44 +178,44 @@ def test_the_papers_map_is_taken_to_the_letter():
 
 
 def test_the_raw_log_is_perfect_against_itself_and_noise_is_worth_nothing():
-    known = truth()
-    perfect = {found.measure: found for found in score(known.tables, known, Settings())}
-    copies = {kind: table.slice(0) for kind, table in known.tables.items()}  # not the same objects
-    again = score(copies, known, Settings())
-    for found in again:
-        if found.measure.endswith("of the paper (covered)"):
-            assert found.value == perfect[found.measure].value
+    exact = truth()
+    perfect = {s.measure: s for s in score(exact.tables, exact, Settings())}
+    copies = {kind: table.slice(0) for kind, table in exact.tables.items()}  # not the same objects
+    again = score(copies, exact, Settings())
+    for s in again:
+        if s.measure.endswith("of the paper (covered)"):
+            assert s.value == perfect[s.measure].value
         else:
-            assert found.values.tolist() == [1.0] * len(found.values)
-            assert perfect[found.measure].values.tolist() == found.values.tolist()
+            assert s.values.tolist() == [1.0] * len(s.values)
+            assert perfect[s.measure].values.tolist() == s.values.tolist()
     noise = {"pair": pairs_of({(f"word{i}", f"word{i // 9 + 50}"): 9 for i in range(40)})}
-    bad = score({**known.tables, **noise}, known, Settings())
-    scores = [found for found in bad if hasattr(found, "values")]
+    bad = score({**exact.tables, **noise}, exact, Settings())
+    scores = [s for s in bad if hasattr(s, "values")]
     assert scores
-    assert all(np.nansum(found.values) == 0 for found in scores)
+    assert all(np.nansum(s.values) == 0 for s in scores)
 
 
 def test_fewer_pairs_answer_fewer_questions():
-    known = truth()
-    few = {**known.tables, "pair": known.tables["pair"].slice(0, 4)}
-    found = score(few, known, Settings())
-    assert 0 < found[0].answered.sum() < len(found[0].values)
+    exact = truth()
+    few = {**exact.tables, "pair": exact.tables["pair"].slice(0, 4)}
+    scores = score(few, exact, Settings())
+    assert 0 < scores[0].has_answer.sum() < len(scores[0].values)
 
 
 def test_questions_are_of_the_most_asked_queries():
-    known = truth()
-    every = score(known.tables, known, Settings())[0]
-    some = score(known.tables, known, Settings(questions=10))[0]
-    top = score(known.tables, known, Settings(top_queries=6))[0]
+    exact = truth()
+    every = score(exact.tables, exact, Settings())[0]
+    some = score(exact.tables, exact, Settings(questions=10))[0]
+    top = score(exact.tables, exact, Settings(top_queries=6))[0]
     # All words but the last, "cheap hotels" and "hotels".
     assert (len(every.values), len(some.values)) == (101, 10)
     assert len(top.values) == 2
 
 
 def test_a_bundle_without_pairs_is_unfit():
-    known = truth()
+    exact = truth()
     with pytest.raises(Unfit, match="needs a pair table"):
-        score({"query": known.tables["query"]}, known, Settings())
+        score({"query": exact.tables["query"]}, exact, Settings())
 
 
 def test_a_log_without_substitutions_says_so():

@@ -47,8 +47,8 @@ def test_with_sessions_every_later_query_follows():
 
 
 def test_queries_that_come_back_in_a_session_count_as_often_as_they_follow():
-    found = later_pairs(pa.table({"queries": [["a", "b", "a", "b"]], "users": [2]}))
-    pairs = {(r["query"], r["next_query"]): r["users"] for r in found.to_pylist()}
+    table = later_pairs(pa.table({"queries": [["a", "b", "a", "b"]], "users": [2]}))
+    pairs = {(r["query"], r["next_query"]): r["users"] for r in table.to_pylist()}
     assert pairs == {("a", "b"): 6, ("b", "a"): 2, ("a", "a"): 2, ("b", "b"): 2}
     model = Suggester({"session": pa.table({"queries": [["a", "b", "a"]], "users": [1]})})
     assert model.suggest("a", lam=0.0) == [("b", 1.0)]  # never the query itself
@@ -101,30 +101,32 @@ def test_the_quick_road_gives_what_the_formula_gives():
         score = np.round(lam * cosine + (1 - lam) * share, 12)
         for row in range(size):
             top = np.sort(score[row])[::-1][:5]
-            found = best[row, column][best[row, column] >= 0]
-            assert score[row][found] == pytest.approx(top[top > 0], abs=1e-11)
+            queries = best[row, column][best[row, column] >= 0]
+            assert score[row][queries] == pytest.approx(top[top > 0], abs=1e-11)
 
 
 # --- the truth and the score ----------------------------------------------------------------------
 
 
 def test_a_question_is_a_search_that_others_follow_and_its_truth_what_does():
-    found = sessions_of(truth_of_sessions(["a", "a", "b", "c", "b"], ["d"], ["e", "a", "e"]))
-    assert found.texts.take(pa.array(found.query)).to_pylist() == list("abcbdeae")
-    at = questions(found)
+    sessions = sessions_of(truth_of_sessions(["a", "a", "b", "c", "b"], ["d"], ["e", "a", "e"]))
+    assert sessions.texts.take(pa.array(sessions.query)).to_pylist() == list("abcbdeae")
+    at = questions(sessions)
     assert at.tolist() == [0, 1, 2, 5, 6]
-    question, query = truths(found, at)
+    question, query = truths(sessions, at)
     wanted = [set() for _ in at]
-    for one, text in zip(question, found.texts.take(pa.array(query)).to_pylist(), strict=True):
-        wanted[one].add(text)
+    for number, text in zip(
+        question, sessions.texts.take(pa.array(query)).to_pylist(), strict=True
+    ):
+        wanted[number].add(text)
     assert wanted == [{"b", "c"}, {"c"}, {"b"}, {"a"}, {"e"}]
 
 
 def test_precision_and_recall_by_hand():
     """After a: b, c, d are suggested. Asked later: b and something else, of one user; c of another."""
-    asked = truth_of_sessions(["a", "b", "unheard of"], ["a", "c"], ["unheard of", "a"])
-    found = score({"click": CLICK, "pair": PAIR}, asked, Settings())
-    by = {each.measure: each for each in found}
+    truth = truth_of_sessions(["a", "b", "unheard of"], ["a", "c"], ["unheard of", "a"])
+    scores = score({"click": CLICK, "pair": PAIR}, truth, Settings())
+    by = {s.measure: s for s in scores}
     # Questions: a, b (of which a is suggested, not what was asked), a, and one without an answer.
     assert by["P@5"].values == pytest.approx([1 / 5, 0, 1 / 5, np.nan], nan_ok=True)
     assert by["R@5"].values == pytest.approx([1 / 2, 0, 1, np.nan], nan_ok=True)
@@ -138,8 +140,8 @@ def test_precision_and_recall_by_hand():
 
 
 def test_with_a_session_table_both_ways_are_told():
-    found = score(TABLES, truth_of_sessions(["a", "c"]), Settings())
-    by = {each.measure: each for each in found}
+    scores = score(TABLES, truth_of_sessions(["a", "c"]), Settings())
+    by = {s.measure: s for s in scores}
     assert by["R@5, lambda 0 (all)"].value == 0.0
     assert by["R@5 with sessions, lambda 0 (all)"].value == 1.0
     assert by["R@5 with sessions"].values.tolist() == [1.0]
@@ -164,6 +166,6 @@ def test_pure_noise_scores_near_zero():
     names = np.array([f"q{i}" for i in range(3000)])
     pairs = {"query": rng.choice(names, 3000), "next_query": rng.choice(names, 3000)}
     noise = {"pair": pa.table({name: pa.array(texts) for name, texts in pairs.items()})}
-    asked = truth_of_sessions(*(rng.choice(names, 3, replace=False).tolist() for _ in range(300)))
-    by = {each.measure: each for each in score(noise, asked, Settings())}
+    truth = truth_of_sessions(*(rng.choice(names, 3, replace=False).tolist() for _ in range(300)))
+    by = {s.measure: s for s in score(noise, truth, Settings())}
     assert np.nanmean(by["R@5"].values) < 0.02

@@ -21,9 +21,9 @@ def truth(counts=RAW):
     return Truth(tables={"query": queries(counts)}, holders={})
 
 
-def score_figures(released, known):
-    found = score({"query": released}, known, Settings())
-    return {figure.measure: figure for figure in found}
+def score_figures(released, exact):
+    scores = score({"query": released}, exact, Settings())
+    return {figure.measure: figure for figure in scores}
 
 
 def test_a_star_is_one_character_or_more_and_all_else_is_itself():
@@ -57,17 +57,17 @@ def test_the_list_by_hand():
         "released": [6.0, 12.0, None, 6.0],
         "released rank": [2, 1, None, 3],
     }
-    told = score_figures(released, truth())
-    assert told["top 5 published"].value == pytest.approx(3 / 4)
-    assert told["top 5 published"].n == 4
+    figures = score_figures(released, truth())
+    assert figures["top 5 published"].value == pytest.approx(3 / 4)
+    assert figures["top 5 published"].n == 4
     # Raw 9, 7, 5 and released 6, 12, 6: of three pairs one agrees, one is turned, one is tied.
-    assert told["Kendall tau (covered)"].value == pytest.approx(0.0)
-    assert told["Kendall tau (covered)"].n == 3
+    assert figures["Kendall tau (covered)"].value == pytest.approx(0.0)
+    assert figures["Kendall tau (covered)"].n == 3
     # With bees at 0: raw 9, 7, 5, 5 (one tie), released 6, 12, 0, 6 (one tie). flying-dogs is
     # turned, flying-love tied, bees-love tied in raw; the other three agree: 2 / sqrt(5 * 5).
-    assert told["Kendall tau (all)"].value == pytest.approx(2 / 5)
+    assert figures["Kendall tau (all)"].value == pytest.approx(2 / 5)
     # Ranks 1, 2, 3.5, 3.5 and 2.5, 1, 4, 2.5.
-    assert told["Spearman rho (all)"].value == pytest.approx(
+    assert figures["Spearman rho (all)"].value == pytest.approx(
         (1.5 * 0 + 0.5 * 1.5 + 1 * 1.5 + 1 * 0) / 4.5
     )
 
@@ -75,26 +75,26 @@ def test_the_list_by_hand():
 def test_the_first_of_the_raw_list_may_be_published_far_down():
     counts = {f"fear of {i:02}": 100 - i for i in range(50)}
     turned = {query: 101 - users for query, users in counts.items()}
-    told = score_figures(queries(turned), truth(counts))
-    assert told["top 5 published"].value == 1
-    assert told["top 20 among the top 20"].value == 0  # they are at 31 to 50
-    assert told["top 40 among the top 40"].value == pytest.approx(30 / 40)
-    assert told["Kendall tau (covered)"].value == pytest.approx(-1)
+    figures = score_figures(queries(turned), truth(counts))
+    assert figures["top 5 published"].value == 1
+    assert figures["top 20 among the top 20"].value == 0  # they are at 31 to 50
+    assert figures["top 40 among the top 40"].value == pytest.approx(30 / 40)
+    assert figures["Kendall tau (covered)"].value == pytest.approx(-1)
 
 
 def test_the_raw_list_is_perfect_and_an_empty_release_worth_nothing():
     assert {figure.value for figure in score_figures(queries(RAW), truth()).values()} == {1.0}
     for released in (queries(RAW).slice(0, 0), queries({"fear of nobody": 9, "fear of all": 3})):
-        told = score_figures(released, truth())
-        covered = {name for name in told if "(covered)" in name}
-        assert all(math.isnan(told[name].value) for name in covered)  # of no query at all
-        assert {told[name].value for name in told.keys() - covered} == {0.0}
+        figures = score_figures(released, truth())
+        covered = {name for name in figures if "(covered)" in name}
+        assert all(math.isnan(figures[name].value) for name in covered)  # of no query at all
+        assert {figures[name].value for name in figures.keys() - covered} == {0.0}
 
 
 def test_a_set_has_no_order():
-    told = score_figures(queries(RAW).select(["query"]), truth())
-    assert list(told) == [f"top {j} published" for j in (5, 10, 20, 40)]
-    assert told["top 5 published"].value == 1
+    figures = score_figures(queries(RAW).select(["query"]), truth())
+    assert list(figures) == [f"top {j} published" for j in (5, 10, 20, 40)]
+    assert figures["top 5 published"].value == 1
 
 
 def test_what_is_missing_is_said():

@@ -48,7 +48,7 @@ LEAK = "feedback (leaks test clicks)"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clicks:
-    """What held-out users clicked, each (user, query, url) once, as numbers of users and texts."""
+    """The clicks of held-out users, each (user, query, url) once, as numbers of users and texts."""
 
     queries: pa.Array
     urls: pa.Array
@@ -61,9 +61,9 @@ class Clicks:
 class Questions:
     """Queries to find urls for, and which urls are relevant."""
 
-    user: Ints  # who asks each
+    user: Ints  # of each question
     query: Ints
-    of: Ints  # of each relevant url: its question
+    of: Ints  # the question of each relevant url
     url: Ints
 
 
@@ -73,21 +73,22 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     require_clicks(tables)
     graph = click_graph(tables)
     by_user, by_query = (
-        questions(clicks, per_query=each, most=settings.questions) for each in (False, True)
+        questions(clicks, per_query=per_query, most=settings.questions)
+        for per_query in (False, True)
     )
-    asked = np.unique(np.concatenate([by_user.query, by_query.query]))
-    found = rankings(graph, clicks, asked)
+    queries = np.unique(np.concatenate([by_user.query, by_query.query]))
+    by_way = rankings(graph, clicks, queries)
     urls = places(clicks.urls, graph.urls)
     scores: Scoring = []
     for posed, ways, names, note in (
         (by_user, WAYS, USUAL, ""),
-        (by_query, tuple(found), THESIS, ", per query"),
+        (by_query, tuple(by_way), THESIS, ", per query"),
     ):
-        row = np.searchsorted(asked, posed.query)
+        row = np.searchsorted(queries, posed.query)
         for way in ways:
-            every = measures(found[way], row, posed.of, urls[posed.url])
+            values = measures(by_way[way], row, posed.of, urls[posed.url])
             scores += [
-                Scores(measure=f"{name}, {way}{note}", values=every[name], users=posed.user)
+                Scores(measure=f"{name}, {way}{note}", values=values[name], users=posed.user)
                 for name in names
             ]
     return scores
@@ -110,32 +111,33 @@ def held_out_clicks(truth: Truth) -> Clicks:
 
 
 def questions(clicks: Clicks, *, per_query: bool, most: int) -> Questions:
-    """At most so many questions, the same for every system.
+    """At most `most` questions, the same for every system.
 
-    Those of users are evenly spread over all. Per query they are the queries of the most users: of
-    all alike, next to none would be in a release.
+    Questions of users are evenly spread over all. Per query they are the queries of the most users: a
+    release would have next to none of an even choice.
     """
     asker = clicks.query if per_query else clicks.user
     size = max(len(clicks.queries), 1)
     wide = max(len(clicks.urls), 1)
     key, of = np.unique(asker * size + clicks.query, return_inverse=True)
     if per_query:
-        held = np.unique(clicks.user * size + clicks.query) % size
-        kept = np.sort(np.argsort(-np.bincount(held, minlength=len(key)), kind="stable")[:most])
+        queries = np.unique(clicks.user * size + clicks.query) % size
+        users = np.bincount(queries, minlength=len(key))
+        chosen = np.sort(np.argsort(-users, kind="stable")[:most])
     else:
-        kept = spread(np.arange(len(key)), most)
+        chosen = spread(np.arange(len(key)), most)
     place = np.full(len(key), -1, np.int64)
-    place[kept] = np.arange(len(kept))
+    place[chosen] = np.arange(len(chosen))
     relevant = np.unique(of * wide + clicks.url)  # a url that several users clicked counts once
     of, url = place[relevant // wide], relevant % wide
     return Questions(
-        user=key[kept] // size, query=key[kept] % size, of=of[of >= 0], url=url[of >= 0]
+        user=key[chosen] // size, query=key[chosen] % size, of=of[of >= 0], url=url[of >= 0]
     )
 
 
-def rankings(graph: ClickGraph, clicks: Clicks, asked: Ints) -> dict[str, Ranking]:
-    """Every ranking of the queries that are asked. Only the last one sees the test clicks."""
-    rows = places(clicks.queries, graph.queries)[asked]
+def rankings(graph: ClickGraph, clicks: Clicks, queries: Ints) -> dict[str, Ranking]:
+    """Every ranking for these queries. Only the last one sees the test clicks."""
+    rows = places(clicks.queries, graph.queries)[queries]
     walk = Searcher({}, graph=graph).rank_rows(rows, DEPTH)
     released = rank_by_clicks(graph, rows, DEPTH)
     return {
@@ -143,22 +145,22 @@ def rankings(graph: ClickGraph, clicks: Clicks, asked: Ints) -> dict[str, Rankin
         "walk with impact": Searcher({}, graph=graph, impact=True).rank_rows(rows, DEPTH),
         "feedback": merge_feedback(walk, released),
         "clicks": released,
-        LEAK: merge_feedback(released, _test_order(graph, clicks, asked)),
+        LEAK: merge_feedback(released, _test_order(graph, clicks, queries)),
     }
 
 
-def _test_order(graph: ClickGraph, clicks: Clicks, asked: Ints) -> Ranking:
+def _test_order(graph: ClickGraph, clicks: Clicks, queries: Ints) -> Ranking:
     """The urls of each query by how many held-out users clicked them: the thesis' feedback."""
     wide = max(len(clicks.urls), 1)
     key, users = np.unique(clicks.query * wide + clicks.url, return_counts=True)
     query, url = key // wide, key % wide
-    row = np.minimum(np.searchsorted(asked, query), len(asked) - 1)
-    known = asked[row] == query if len(asked) else np.zeros(len(query), bool)
+    row = np.minimum(np.searchsorted(queries, query), len(queries) - 1)
+    is_question = queries[row] == query if len(queries) else np.zeros(len(query), bool)
     place = places(clicks.urls, graph.urls)[url]
     # A url that is not released takes up its rank all the same.
-    column = np.where(place >= 0, place, len(graph.urls) + url)[known]
-    scores = users[known].astype(np.float64)
-    return in_rows(row[known], column, scores, size=len(asked), depth=len(clicks.urls))
+    column = np.where(place >= 0, place, len(graph.urls) + url)[is_question]
+    scores = users[is_question].astype(np.float64)
+    return in_rows(row[is_question], column, scores, size=len(queries), depth=len(clicks.urls))
 
 
 def measures(ranked: Ranking, row: Ints, of: Ints, url: Ints) -> dict[str, Floats]:
@@ -169,19 +171,18 @@ def measures(ranked: Ranking, row: Ints, of: Ints, url: Ints) -> dict[str, Float
     order = np.lexsort((rank, of))
     order = order[rank[order] > 0]
     at, rank = of[order], rank[order]
-    nth = np.arange(len(at)) - np.searchsorted(at, at) + 1  # which of the relevant ones found
+    nth = np.arange(len(at)) - np.searchsorted(at, at) + 1  # among the relevant urls in the ranking
     ideal = np.cumsum(1 / np.log2(np.arange(CUT) + 2))[np.clip(total, 1, CUT) - 1]
 
-    def summed(values: npt.NDArray[Any]) -> Floats:
-        sums: Floats = np.bincount(at, weights=values, minlength=size).astype(np.float64)
-        return sums
+    def sum_by_question(values: npt.NDArray[Any]) -> Floats:
+        return np.asarray(np.bincount(at, weights=values, minlength=size), np.float64)
 
-    made = {
-        "nDCG@10": summed(np.where(rank <= CUT, 1 / np.log2(rank + 1), 0.0)) / ideal,
-        "MAP": summed(nth / rank) / total,
-        "P@5": summed(rank <= 5) / 5,
-        "P@10": summed(rank <= 10) / 10,
-        "recall": summed(rank > 0) / total,
+    by_measure = {
+        "nDCG@10": sum_by_question(np.where(rank <= CUT, 1 / np.log2(rank + 1), 0.0)) / ideal,
+        "MAP": sum_by_question(nth / rank) / total,
+        "P@5": sum_by_question(rank <= 5) / 5,
+        "P@10": sum_by_question(rank <= 10) / 10,
+        "recall": sum_by_question(rank > 0) / total,
     }
     unanswered = ranked.lengths[row] == 0
-    return {name: np.where(unanswered, np.nan, values) for name, values in made.items()}
+    return {name: np.where(unanswered, np.nan, values) for name, values in by_measure.items()}

@@ -5,10 +5,12 @@ mean of 1 / place of the query that was meant) and the share of questions where 
 both among the ten completions that a page would show.
 
 A question is a search of a held-out user and how much of it has been typed: 1, 3 or 5 characters, or
-half of it (rounded down, at least 1). What would be the whole query is not asked. The measures
-without a number of characters are those after half. A query asked by many is asked here as often as
-held-out users asked it. There is no answer where no published query begins so.
+half of it (rounded down, at least 1); a prefix that is the whole query is no question. The measures
+without a number of characters are those after half. A query is a question as often as held-out users
+asked it. There is no answer where no published query has the prefix.
 """
+
+import itertools
 
 import numpy as np
 import numpy.typing as npt
@@ -27,26 +29,26 @@ TYPED = (None, 1, 3, 5)  # characters; None: half of the query
 
 def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     """MRR@10 and success@10 after half of the query, and after 1, 3 and 5 characters."""
-    own = complete(tables, "query")
+    all_tables = complete(tables, "query")
     sessions = sessions_of(truth)
     at = spread(np.arange(len(sessions.query)), settings.questions)
     texts = sessions.texts.take(pa.array(sessions.query[at])).to_pylist()
-    completer = Completer(own)
-    found: Scoring = []
+    completer = Completer(all_tables)
+    scores: Scoring = []
     for typed in TYPED:
-        asked = [(prefix(text, typed), text) for text in texts]
-        long = np.array([len(text) > len(begun) for begun, text in asked], bool)
-        place = places(completer, [one for one, kept in zip(asked, long, strict=True) if kept])
+        questions = [(prefix(text, typed), text) for text in texts]
+        long = np.array([len(text) > len(start) for start, text in questions], bool)
+        place = places(completer, list(itertools.compress(questions, long)))
         after = "" if typed is None else f" after {typed} character" + "s" * (typed > 1)
         users = sessions.user[at][long]
         with np.errstate(divide="ignore"):
             reciprocal = np.where(place > 0, 1 / place, place)
-        shown = np.where(place > 0, 1.0, place)
-        found += [
+        success = np.where(place > 0, 1.0, place)
+        scores += [
             Scores(measure=f"MRR@{K}{after}", values=reciprocal, users=users),
-            Scores(measure=f"success@{K}{after}", values=shown, users=users),
+            Scores(measure=f"success@{K}{after}", values=success, users=users),
         ]
-    return found
+    return scores
 
 
 def prefix(text: str, typed: int | None) -> str:
@@ -54,13 +56,14 @@ def prefix(text: str, typed: int | None) -> str:
     return text[: max(1, len(text) // 2) if typed is None else typed]
 
 
-def places(completer: Completer, asked: list[tuple[str, str]]) -> npt.NDArray[np.float64]:
+def places(completer: Completer, questions: list[tuple[str, str]]) -> npt.NDArray[np.float64]:
     """The place of each query among the completions of its prefix: 0 if not there, NaN if none."""
-    lists = {begun: _listed(completer, begun) for begun in {begun for begun, _ in asked}}
-    found = [lists[begun].get(text, 0.0 if lists[begun] else np.nan) for begun, text in asked]
-    return np.array(found, np.float64)
+    lists = {start: _rank_completions(completer, start) for start in {s for s, _ in questions}}
+    ranks = [lists[start].get(text, 0.0 if lists[start] else np.nan) for start, text in questions]
+    return np.array(ranks, np.float64)
 
 
-def _listed(completer: Completer, begun: str) -> dict[str, float]:
-    shown = completer.complete(begun, K)
-    return {text: float(place) for place, (text, _) in enumerate(shown, start=1)}
+def _rank_completions(completer: Completer, start: str) -> dict[str, float]:
+    """The place of each completion of a prefix, from 1."""
+    completions = completer.complete(start, K)
+    return {text: float(place) for place, (text, _) in enumerate(completions, start=1)}

@@ -34,6 +34,12 @@ class Sessions:
         return np.repeat(np.arange(len(self.start)), self.end - self.start)
 
 
+def places_in_groups(sizes: Ints) -> tuple[Ints, Ints]:
+    """(group, place in it) of every member of groups of these sizes, such as the searches of sessions."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
 def searches(truth: Truth) -> pa.Table:
     """The rows of held-out users. Raises Unfit where nobody is held out."""
     if truth.searches is None:

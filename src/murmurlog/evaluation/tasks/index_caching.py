@@ -1,5 +1,7 @@
 """Index caching (ZEALOUS 2.3.2, 7.2): how often a word's posting list is found in memory."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,7 +11,7 @@ from murmurlog.bundle.models.derived_tables import texts
 from murmurlog.bundle.models.index_caching import Index, words_to_cache
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Ints, Scores, Scoring
-from murmurlog.evaluation.tasks.held_out_sessions import searches
+from murmurlog.evaluation.tasks.held_out_sessions import places_in_groups, searches
 from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
 from murmurlog.evaluation.tasks.sampling import once_per_truth, spread
 
@@ -25,25 +27,25 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     Differs: the workload is that of users whom the release has not seen; the paper takes the log
     itself. Beside 1 GB there are memories that hold a share of the index.
     """
-    made = complete(tables)
-    if "keyword" not in made:
+    released = complete(tables)
+    if "keyword" not in released:
         raise Unfit("needs a keyword or query table")
     index, source = _index(truth, settings)
     words, users = _workload(truth, settings)
-    known = pc.is_in(words, value_set=made["keyword"]["keyword"].combine_chunks())
-    unknown = ~known.to_numpy(zero_copy_only=False)
-    found = Scoring()
+    in_release = pc.is_in(words, value_set=released["keyword"]["keyword"].combine_chunks())
+    unknown = ~in_release.to_numpy(zero_copy_only=False)
+    scores = Scoring()
     for label, memory in _memories(index, settings):
-        hit = pc.is_in(words, value_set=words_to_cache(made["keyword"], index, memory))
+        hit = pc.is_in(words, value_set=words_to_cache(released["keyword"], index, memory))
         values = hit.to_numpy(zero_copy_only=False).astype(float)
         values[unknown] = np.nan
         measure = f"hit probability, {label}, lengths by {source}"
-        found.append(Scores(measure=measure, values=values, users=users))
-    return found
+        scores.append(Scores(measure=measure, values=values, users=users))
+    return scores
 
 
 def _memories(index: Index, settings: Settings) -> list[tuple[str, int]]:
-    """The sizes of memory that are tried, in words and in bytes."""
+    """The sizes of memory to score, in words and in bytes."""
     shares = [(f"{share:.0%} of the index", int(share * index.size)) for share in SHARES]
     return [(f"{settings.cache_bytes / 1e9:g} GB", settings.cache_bytes), *shares]
 
@@ -66,15 +68,15 @@ def _clicked_index(truth: Truth) -> Index:
 
 def clicked_index(clicks: pa.Table) -> Index:
     """An index in which a word is in every url that was clicked for a query with that word."""
-    asked = clicks["query"].combine_chunks().dictionary_encode()
-    words = [keywords(query) for query in asked.dictionary.to_pylist()]
-    many = np.array([len(own) for own in words], np.int64)
-    flat = pa.array([word for own in words for word in own], pa.string()).dictionary_encode()
+    query = clicks["query"].combine_chunks().dictionary_encode()
+    words = [keywords(text) for text in query.dictionary.to_pylist()]
+    many = np.array(list(map(len, words)), np.int64)
+    flat = pa.array(itertools.chain.from_iterable(words), pa.string()).dictionary_encode()
     code, start = flat.indices.to_numpy().astype(np.int64), np.cumsum(many) - many
     url = clicks["url"].combine_chunks().dictionary_encode()
-    of = asked.indices.to_numpy()  # one row a click
-    row = np.repeat(np.arange(len(of)), many[of])  # one a click and word
-    within = np.arange(len(row)) - np.repeat(np.cumsum(many[of]) - many[of], many[of])
+    of = query.indices.to_numpy()  # one row a click
+    row, within = places_in_groups(many[of])  # one a click and word
+
     word = code[start[of[row]] + within]
     pairs = np.unique(word * len(url.dictionary) + url.indices.to_numpy()[row])
     lengths = np.bincount(pairs // max(1, len(url.dictionary)), minlength=len(flat.dictionary))
@@ -84,8 +86,8 @@ def clicked_index(clicks: pa.Table) -> Index:
 def _workload(truth: Truth, settings: Settings) -> tuple[pa.Array, Ints]:
     """The words of held-out users' queries, and who asked for them."""
     columns = ["user", "session", "query"]
-    asked = searches(truth).group_by(columns, use_threads=False).aggregate([])
-    asked = asked.take(pa.array(spread(np.arange(asked.num_rows), settings.questions)))
-    words = [keywords(query) for query in texts(asked, "query")]
-    users = np.repeat(asked["user"].to_numpy(), [len(own) for own in words])
-    return pa.array([word for own in words for word in own], pa.string()), users
+    rows = searches(truth).group_by(columns, use_threads=False).aggregate([])
+    rows = rows.take(pa.array(spread(np.arange(rows.num_rows), settings.questions)))
+    words = [keywords(query) for query in texts(rows, "query")]
+    users = np.repeat(rows["user"].to_numpy(), list(map(len, words)))
+    return pa.array(itertools.chain.from_iterable(words), pa.string()), users

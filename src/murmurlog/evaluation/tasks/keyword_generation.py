@@ -37,8 +37,10 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
         for kind in ("urls", "queries"):
             seeds = seeds_of(original, kind, top=which == "top", most=most)
             ours, theirs = (
-                (each.from_urls if kind == "urls" else each.from_queries)(seeds, max(CUTS))
-                for each in (released, original)
+                (generator.from_urls if kind == "urls" else generator.from_queries)(
+                    seeds, max(CUTS)
+                )
+                for generator in (released, original)
             )
             place = places(released.queries, original.queries)
             scores += [
@@ -65,8 +67,8 @@ def seeds_of(original: Generator, kind: str, *, top: bool, most: int) -> list[st
         leads = graph.clicks @ shared > 0
     able = np.flatnonzero(leads)
     ordered = able[np.lexsort((able, -users[able]))][:most] if top else spread(able, most)
-    found: list[str] = names.take(pa.array(ordered)).to_pylist()
-    return found
+    seeds: list[str] = names.take(pa.array(ordered)).to_pylist()
+    return seeds
 
 
 def overlaps(ours: Ranking, theirs: Ranking, place: Ints, k: int) -> Floats:

@@ -15,18 +15,18 @@ Tables = Mapping[str, pa.Table]
 
 
 class Unfit(Exception):
-    """A system lacks tables, or a log lacks columns, that a task needs; says which."""
+    """A system lacks tables, or a log lacks columns, that a task needs; the message says which."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Choices of the person who evaluates."""
+    """Settings of the tasks."""
 
-    questions: int = 10_000  # at most so many questions a task; the choice is always the same
+    questions: int = 10_000  # at most, for each task; the choice is always the same
     pattern: str = "fear of *"  # of the top-list study
     doc_freq: Mapping[str, int] | None = None  # posting lengths by keyword, for index caching
     cache_bytes: int = 1_000_000_000
-    top_queries: int = 100_000  # whose substitutions are the truth
+    top_queries: int = 100_000  # the queries whose substitutions are the truth
 
     def __post_init__(self) -> None:
         for name in ("questions", "cache_bytes", "top_queries"):
@@ -54,18 +54,18 @@ def is_raw(tables: Tables, truth: Truth) -> bool:
 
 
 def require_clicks(tables: Tables) -> None:
-    """Raises Unfit unless the tables have clicks, or a log that has them."""
+    """Raises Unfit unless there is a table of clicks, or of a log, which has them."""
     if not {"click", "log"} & set(tables):
         raise Unfit("needs a click table")
 
 
 def complete(tables: Tables, *needed: str) -> dict[str, pa.Table]:
     """A system's tables and those that follow from them. Raises Unfit if a needed one is missing."""
-    found = add_derived_tables(tables)
+    all_tables = add_derived_tables(tables)
     for kind in needed:
-        if kind not in found:
+        if kind not in all_tables:
             raise lacking(tables, kind)
-    return found
+    return all_tables
 
 
 def lacking(tables: Tables, *kinds: str) -> Unfit:

@@ -30,8 +30,8 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     user, query, counts, texts = topic_questions(truth, topic_of, topics, settings.questions)
     require_clicks(tables)
     graph = site_graph(tables)
-    asked, at = np.unique(query, return_inverse=True)
-    answers = topics_of(graph, texts.take(pa.array(asked)), topic_of)
+    queries, at = np.unique(query, return_inverse=True)
+    answers = topics_of(graph, texts.take(pa.array(queries)), topic_of)
     number = {topic: float(n) for n, topic in enumerate(topics)}
     answer = np.array([number.get(a, np.nan) if a else np.nan for a in answers])[at]
     answered = ~np.isnan(answer)
@@ -52,11 +52,11 @@ def topic_questions(
     site = np.unique(np.array(hosts, dtype=np.str_), return_inverse=True)[1]
     labelled = topic[clicks.url] >= 0
     size, wide = max(len(clicks.queries), 1), max(len(hosts), 1)
-    asked = (clicks.user * size + clicks.query)[labelled]
+    question_key = (clicks.user * size + clicks.query)[labelled]
     # A site counts once a question, whatever pages of it were clicked.
-    key, first = np.unique(asked * wide + site[clicks.url[labelled]], return_index=True)
+    key, first = np.unique(question_key * wide + site[clicks.url[labelled]], return_index=True)
     question, of = np.unique(key // wide, return_inverse=True)
     counts = np.zeros((len(question), len(topics)), np.int64)
     np.add.at(counts, (of, topic[clicks.url[labelled]][first]), 1)
-    kept = spread(np.arange(len(question)), most)
-    return question[kept] // size, question[kept] % size, counts[kept], clicks.queries
+    chosen = spread(np.arange(len(question)), most)
+    return question[chosen] // size, question[chosen] % size, counts[chosen], clicks.queries

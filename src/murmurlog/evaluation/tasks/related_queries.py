@@ -17,7 +17,7 @@ from murmurlog.bundle.models.related_queries import RelatedQueries
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.ranking_metrics import precision, recall, relevant
 from murmurlog.evaluation.scores import Scores, Scoring
-from murmurlog.evaluation.tasks.held_out_sessions import searches
+from murmurlog.evaluation.tasks.held_out_sessions import places_in_groups, searches
 from murmurlog.evaluation.tasks.protocol import Settings, Tables, is_raw, lacking
 from murmurlog.evaluation.tasks.sampling import once_per_truth, spread
 
@@ -39,10 +39,9 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     size = np.searchsorted(user, user, "right") - start
     at = spread(np.flatnonzero(size > 1), settings.questions)
     number = model.numbers(query.dictionary)[query.indices.to_numpy()]
-    asked, each = np.unique(number[at], return_inverse=True)
-    best = model.best(asked, K)[each]
-    question = np.repeat(np.arange(len(at)), size[at])
-    offset = np.arange(len(question)) - np.repeat(np.cumsum(size[at]) - size[at], size[at])
+    queries, place = np.unique(number[at], return_inverse=True)
+    best = model.best(queries, K)[place]
+    question, offset = places_in_groups(size[at])
     wanted = start[at][question] + offset
     other = wanted != at[question]
     hit = relevant(best, question[other], number[wanted[other]])
@@ -60,10 +59,10 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
 @once_per_truth
 def _of_users(truth: Truth) -> RelatedQueries:
     """What users asked, as sets that one user each has."""
-    held = truth.holders["query"]
+    holders = truth.holders["query"]
     return RelatedQueries(
         texts=truth.tables["query"]["query"].combine_chunks(),
-        of=held.user,
-        item=held.item,
-        counts=np.ones(held.users),
+        of=holders.user,
+        item=holders.item,
+        counts=np.ones(holders.users),
     )

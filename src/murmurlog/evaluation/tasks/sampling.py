@@ -1,7 +1,7 @@
-"""Which questions are asked when there are too many, and what is computed once for all systems."""
+"""A choice of questions where there are too many, and a cache of what is the same for all systems."""
 
 from collections.abc import Callable, Hashable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -10,31 +10,29 @@ from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Ints
 
 T = TypeVar("T")
-P = ParamSpec("P")
+Arguments = TypeVarTuple("Arguments")
 
 
-def spread(found: Ints, most: int) -> Ints:
-    """At most so many of them, evenly spaced: the same choice each time."""
-    if len(found) <= most:
-        return found
-    chosen: Ints = found[np.arange(most) * len(found) // most]
-    return chosen
+def spread(choices: Ints, most: int) -> Ints:
+    """At most `most` of the choices, evenly spaced: the same each time."""
+    if len(choices) <= most:
+        return choices
+    return np.asarray(choices[np.arange(most) * len(choices) // most])
 
 
 def once_per_truth(
-    function: Callable[Concatenate[Truth, P], T],
-) -> Callable[Concatenate[Truth, P], T]:
+    function: Callable[[Truth, *Arguments], T],
+) -> Callable[[Truth, *Arguments], T]:
     """Caches what follows from the truth alone: several systems are scored against one truth.
 
     The cache lives as long as the truth, so what is cached must not hold the truth itself.
     """
-    kept: WeakKeyDictionary[Truth, dict[Hashable, T]] = WeakKeyDictionary()
+    cache: WeakKeyDictionary[Truth, dict[Hashable, T]] = WeakKeyDictionary()
 
-    def cached(truth: Truth, /, *args: P.args, **keywords: P.kwargs) -> T:
-        found = kept.setdefault(truth, {})
-        key = (args, *keywords.items())
-        if key not in found:
-            found[key] = function(truth, *args, **keywords)
-        return found[key]
+    def call(truth: Truth, *arguments: *Arguments) -> T:
+        values = cache.setdefault(truth, {})
+        if arguments not in values:
+            values[arguments] = function(truth, *arguments)
+        return values[arguments]
 
-    return cached
+    return call

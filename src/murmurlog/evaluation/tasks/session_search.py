@@ -29,7 +29,7 @@ from murmurlog.bundle.models.session_search import (
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.ranking_metrics import average_precision, curve_point, ndcg, relevant
 from murmurlog.evaluation.scores import Ints, Scores, Scoring
-from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of
+from murmurlog.evaluation.tasks.held_out_sessions import Sessions, places_in_groups, sessions_of
 from murmurlog.evaluation.tasks.protocol import Settings, Tables, complete
 from murmurlog.evaluation.tasks.sampling import spread
 
@@ -39,18 +39,18 @@ GAMMAS = (0.0, 0.25, 0.5, 0.75, GAMMA, 1.0, 1.25)
 
 def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     """nDCG@10 and MAP@10 at gamma 0.92, and their means at others."""
-    own = complete(tables, "click")
+    all_tables = complete(tables, "click")
     sessions = sessions_of(truth)
     chosen = spread(questions(sessions), settings.questions)
     ways: dict[str, Links] = {"": "pairs"}
-    if "pair" in own:
+    if "pair" in all_tables:
         ways[" clicks alone"] = "clicks"
-    if "session" in own:
+    if "session" in all_tables:
         ways[" with sessions"] = "sessions"
-    found: Scoring = []
+    scores: Scoring = []
     for how, links in ways.items():
-        found += _scored(SessionSearcher(own, links=links), sessions, chosen, how)
-    return found
+        scores += _score_way(SessionSearcher(all_tables, links=links), sessions, chosen, how)
+    return scores
 
 
 def questions(sessions: Sessions) -> Ints:
@@ -65,47 +65,50 @@ def truths(sessions: Sessions, chosen: Ints, *, last: bool = False) -> tuple[Int
     number = np.full(len(sessions.start), -1)
     number[chosen] = np.arange(len(chosen))
     session = sessions.session[sessions.click]
-    kept = number[session] >= 0
+    wanted = number[session] >= 0
     if last:
-        kept &= sessions.query[sessions.click] == sessions.query[sessions.end[session] - 1]
-    pairs = np.unique(np.stack([number[session[kept]], sessions.clicked[kept]]), axis=1)
+        wanted &= sessions.query[sessions.click] == sessions.query[sessions.end[session] - 1]
+    pairs = np.unique(np.stack([number[session[wanted]], sessions.clicked[wanted]]), axis=1)
     return pairs[0], pairs[1]
 
 
-def _scored(searcher: SessionSearcher, sessions: Sessions, chosen: Ints, how: str) -> Scoring:
+def _score_way(searcher: SessionSearcher, sessions: Sessions, chosen: Ints, how: str) -> Scoring:
     lengths = (sessions.end - sessions.start)[chosen]
-    session = np.repeat(np.arange(len(chosen)), lengths)
-    place = np.arange(len(session)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    session, place = places_in_groups(lengths)
     queries, row = np.unique(
         sessions.query[sessions.start[chosen][session] + place], return_inverse=True
     )
-    asked = SessionQueries(
+    session_queries = SessionQueries(
         session=session, query=row, after=lengths[session] - 1 - place, sessions=len(chosen)
     )
     ranked = searcher.rank_each(sessions.texts.take(pa.array(queries)))
-    best = np.stack([_square(r) for r in combine_rankings(ranked, asked, K, GAMMAS)], axis=1)
+    best = np.stack(
+        [_square(r) for r in combine_rankings(ranked, session_queries, K, GAMMAS)], axis=1
+    )
     url = places(sessions.urls, searcher.urls)
     users = sessions.user[sessions.start[chosen]]
     default = GAMMAS.index(GAMMA)
-    found: Scoring = []
+    scores: Scoring = []
     for last in (False, True):
         question, clicked = truths(sessions, chosen, last=last)
         t = np.bincount(question, minlength=len(chosen))
-        kept = t > 0
-        hit = relevant(best, question, url[clicked])[kept]
-        answered = best[kept, :, 0] >= 0
-        for name, value in (("nDCG", ndcg(hit, t[kept])), ("MAP", average_precision(hit, t[kept]))):
+        has_truth = t > 0
+        hit = relevant(best, question, url[clicked])[has_truth]
+        answered = best[has_truth, :, 0] >= 0
+        for name, value in (
+            ("nDCG", ndcg(hit, t[has_truth])),
+            ("MAP", average_precision(hit, t[has_truth])),
+        ):
             v = np.where(answered, value, np.nan)
             measure = f"{name}@{K}{how}" + " of the last query" * last
-            found.append(Scores(measure=measure, values=v[:, default], users=users[kept]))
+            scores.append(Scores(measure=measure, values=v[:, default], users=users[has_truth]))
             for column, gamma in enumerate(GAMMAS):
-                found += curve_point(f"{measure}, gamma {gamma:g}", v[:, column])
-    return found
+                scores += curve_point(f"{measure}, gamma {gamma:g}", v[:, column])
+    return scores
 
 
 def _square(ranked: Ranking) -> Ints:
     """The rankings as rows of equal length, -1 where one ends."""
-    row = np.repeat(np.arange(len(ranked.lengths)), ranked.lengths)
     best = np.full((len(ranked.lengths), K), -1, np.int64)
-    best[row, np.arange(len(row)) - ranked.starts[row]] = ranked.columns
+    best[places_in_groups(ranked.lengths)] = ranked.columns
     return best

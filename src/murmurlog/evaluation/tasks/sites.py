@@ -1,7 +1,7 @@
 """Sites clustered by common queries, against planted topics (Zhang 2017, 6.3).
 
-Sites that share queries are clustered, and their planted topics say whether rightly. Every site with a topic is a question; one that is not released, or is
-alone in its cluster, has no answer.
+Sites that share queries are clustered; their planted topics say whether that was right. Every site with a
+topic is a question; one that is not released, or is alone in its cluster, has no answer.
 
     purity     = sites whose topic is the most frequent one of their cluster / sites in clusters
     same topic = the mean over sites of the share of the other sites in their cluster that have
@@ -30,7 +30,7 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     require_clicks(tables)
     graph = site_graph(tables)
     everything = list(topic_of)
-    found: Scoring = []
+    scores: Scoring = []
     for which, sites in (
         ("all sites", everything),
         (f"top {TOP} sites", most_clicked(truth, everything)),
@@ -41,7 +41,7 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
         users = np.arange(len(sites))
         sizes = np.bincount(cluster[cluster >= 0])
         merged = sizes[sizes > 1]
-        found += [
+        scores += [
             Scores(measure=f"purity, {which}", values=purity, users=users),
             Scores(measure=f"same topic, {which}", values=same, users=users),
             Figure(measure=f"clusters, {which}", value=len(merged), n=int(merged.sum())),
@@ -51,7 +51,7 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
                 n=int(merged.sum()),
             ),
         ]
-    return found
+    return scores
 
 
 def directory(truth: Truth) -> dict[str, str]:
@@ -76,18 +76,19 @@ def most_clicked(truth: Truth, sites: list[str]) -> list[str]:
 
 
 def agreement(cluster: Ints, topics: Ints) -> tuple[Floats, Floats]:
-    """Of each site: is its topic its cluster's, and the share of its mates with it; NaN if alone."""
+    """Whether the topic of each site is that of its cluster, and the share of the cluster's other sites
+    with the same topic; NaN of a site that is alone."""
     purity, same = (np.full(len(cluster), np.nan) for _ in range(2))
-    known = cluster >= 0
-    if not known.any():
+    clustered = cluster >= 0
+    if not clustered.any():
         return purity, same
-    place = np.unique(cluster[known], return_inverse=True)[1]
-    own = topics[known]
-    counts = np.zeros((place.max() + 1, own.max() + 1), np.int64)
-    np.add.at(counts, (place, own), 1)
+    place = np.unique(cluster[clustered], return_inverse=True)[1]
+    topic = topics[clustered]
+    counts = np.zeros((place.max() + 1, topic.max() + 1), np.int64)
+    np.add.at(counts, (place, topic), 1)
     size = counts.sum(axis=1)[place]
     together = size > 1
-    at = np.flatnonzero(known)[together]
-    purity[at] = (counts.argmax(axis=1)[place] == own)[together]
-    same[at] = ((counts[place, own] - 1)[together]) / (size - 1)[together]
+    at = np.flatnonzero(clustered)[together]
+    purity[at] = (counts.argmax(axis=1)[place] == topic)[together]
+    same[at] = ((counts[place, topic] - 1)[together]) / (size - 1)[together]
     return purity, same

@@ -18,14 +18,14 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     the recall. "precision of all corrections" is over every correction that the system makes, also
     of queries that nobody planted. Intervals are over questions: a misspelling belongs to no user.
     """
-    made = complete(tables, "query", "pair")
+    released = complete(tables, "query", "pair")
     planted = misspellings(truth)
     if not planted:
         raise Unfit("needs planted misspellings")
-    ours = corrections(made)
+    ours = corrections(released)
     wrong = list(planted)
-    asked = [wrong[place] for place in spread(np.arange(len(wrong)), settings.questions)]
-    values = [float(ours[q] in planted[q]) if q in ours else np.nan for q in asked]
+    queries = [wrong[place] for place in spread(np.arange(len(wrong)), settings.questions)]
+    values = [float(ours[q] in planted[q]) if q in ours else np.nan for q in queries]
     right = [float(better in planted.get(query, ())) for query, better in ours.items()]
     return [
         Scores(measure="corrected", values=np.array(values), users=np.arange(len(values))),

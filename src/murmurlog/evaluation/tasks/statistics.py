@@ -43,40 +43,40 @@ class MatchedTable:
     users: Floats
     rows: Floats
     published: Flags
-    given: Floats  # never below 0
-    noisy: (
-        Floats  # the published counts as they are, those of false items included; may be negative
-    )
+    counts: Floats  # never below 0
+    noisy: Floats  # the published counts, those of false items included; may be negative
     false: Floats  # published counts of what nobody has, never below 0
-    count: str | None  # what the release counts; None: it says only what there is
+    count: str | None  # what the release counts; None: a set of items without counts
 
 
 def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
-    """All measures, table by table; a table that the system or the log lacks is left out."""
-    having = complete(tables)
+    """All measures of every table that both the system and the log have."""
+    all_tables = complete(tables)
     kinds = [
         kind
         for kind in KINDS
-        if kind in having and kind in truth.tables and truth.tables[kind].num_rows
+        if kind in all_tables and kind in truth.tables and truth.tables[kind].num_rows
     ]
     if not kinds:
         raise lacking(tables, *KINDS)
-    found = Scoring()
+    figures = Scoring()
     for kind in kinds:
-        table = match_tables(having[kind], truth.tables[kind], kind)
-        found += _kept(kind, table, truth.holders[kind])
-        found += _curves(kind, table, truth.holders[kind])
-        found += _counts(kind, table)
-        found += _inaccuracies(kind, table)
+        table = match_tables(all_tables[kind], truth.tables[kind], kind)
+        figures += _volumes(kind, table, truth.holders[kind])
+        figures += _curves(kind, table, truth.holders[kind])
+        figures += _counts(kind, table)
+        figures += _inaccuracies(kind, table)
         if kind == "click":
-            if "log" in tables and "rows" in having[kind].column_names:
+            if "log" in tables and "rows" in all_tables[kind].column_names:
                 # Hong's counts c_ij and x_ij are of clicks, not of users.
-                by_clicks = having[kind].drop_columns("users")
+                by_clicks = all_tables[kind].drop_columns("users")
                 table = match_tables(by_clicks, truth.tables[kind], kind)
-                size = float(table.given.sum() + table.false.sum())
-                found.append(Figure(measure="click output size", value=size, n=by_clicks.num_rows))
-            found += _pairs(table, truth.tables[kind])
-    return found
+                size = float(table.counts.sum() + table.false.sum())
+                figures.append(
+                    Figure(measure="click output size", value=size, n=by_clicks.num_rows)
+                )
+            figures += _pairs(table, truth.tables[kind])
+    return figures
 
 
 def match_tables(table: pa.Table, exact: pa.Table, kind: str) -> MatchedTable:
@@ -84,11 +84,11 @@ def match_tables(table: pa.Table, exact: pa.Table, kind: str) -> MatchedTable:
 
     A table split by a further column is added up. In one without counts all items weigh the same.
     """
-    keys, known = _join_keys(table, kind), _join_keys(exact, kind)
-    place = pc.fill_null(pc.index_in(keys, value_set=known), -1).to_numpy().astype(np.int64)
+    keys, exact_keys = _join_keys(table, kind), _join_keys(exact, kind)
+    place = pc.fill_null(pc.index_in(keys, value_set=exact_keys), -1).to_numpy().astype(np.int64)
     count = count_of(table)
-    given, inside = weights(table), place >= 0
-    noisy = given if count is None else table[count].to_numpy().astype(np.float64)
+    counts, inside = weights(table), place >= 0
+    noisy = counts if count is None else table[count].to_numpy().astype(np.float64)
     size = exact.num_rows
     users, rows = (exact[name].to_numpy().astype(np.float64) for name in ("users", "rows"))
     extra = keys.filter(pa.array(~inside)).dictionary_encode().indices.to_numpy().astype(np.int64)
@@ -97,9 +97,9 @@ def match_tables(table: pa.Table, exact: pa.Table, kind: str) -> MatchedTable:
         users=users,
         rows=rows,
         published=np.bincount(place[inside], minlength=size) > 0,
-        given=_add_up(place[inside], given[inside], size),
+        counts=_add_up(place[inside], counts[inside], size),
         noisy=noisy,
-        false=_add_up(extra, given[~inside], 0),
+        false=_add_up(extra, counts[~inside], 0),
         count=count,
     )
 
@@ -116,18 +116,16 @@ def _add_up(place: Ints, values: Floats, size: int) -> Floats:
     return np.bincount(place, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
-def _kept(kind: str, table: MatchedTable, holders: Holders) -> list[Figure]:
-    """How much is there, of items and of what people did."""
+def _volumes(kind: str, table: MatchedTable, holders: Holders) -> list[Figure]:
+    """How many of the items, and of what people did, are published."""
     items, published = len(table.true), table.published
-    found = int(published.sum()) + len(table.false)
-    held = np.bincount(holders.user, minlength=holders.users).astype(np.float64)
+    size = int(published.sum()) + len(table.false)
+    items_per_user = np.bincount(holders.user, minlength=holders.users).astype(np.float64)
     figures = [
-        Figure(measure=f"{kind} distinct", value=float(found), n=items),
+        Figure(measure=f"{kind} distinct", value=float(size), n=items),
         Figure(measure=f"{kind} distinct kept", value=measures.coverage(published), n=items),
         Figure(
-            measure=f"{kind} distinct false",
-            value=measures.share(len(table.false), found),
-            n=found,
+            measure=f"{kind} distinct false", value=measures.share(len(table.false), size), n=size
         ),
         # A mean over (user, item) that the log holds: is the item published?
         mean(f"{kind} volume kept (users)", published[holders.item].astype(float), holders.user),
@@ -136,11 +134,11 @@ def _kept(kind: str, table: MatchedTable, holders: Holders) -> list[Figure]:
             value=measures.volume(table.rows, published),
             n=int(table.rows.sum()),
         ),
-        mean(f"{kind} items per user", held, np.arange(holders.users)),
+        mean(f"{kind} items per user", items_per_user, np.arange(holders.users)),
     ]
     if table.count is not None:
-        total = float(table.given.sum() + table.false.sum())
-        figures.append(Figure(measure=f"{kind} total", value=total, n=found))
+        total = float(table.counts.sum() + table.false.sum())
+        figures.append(Figure(measure=f"{kind} total", value=total, n=size))
     return figures
 
 
@@ -151,21 +149,20 @@ def _curves(kind: str, table: MatchedTable, holders: Holders) -> list[Figure]:
     bounds = _intervals(table, holders, lengths) if table.count != "rows" else {}
     figures = [
         Figure(
-            measure=f"{kind} coverage@{j}",
-            value=measures.coverage(table.published[order[:j]]),
-            n=j,
+            measure=f"{kind} coverage@{j}", value=measures.coverage(table.published[order[:j]]), n=j
         )
         for j in lengths
     ]
     for name, distance in DISTANCES.items():
         for j in lengths:
-            value = distance(measures.shares(table.true[order[:j]], table.given[order[:j]]))
+            value = distance(measures.shares(table.true[order[:j]], table.counts[order[:j]]))
             low, high = bounds.get((name, j), (None, None))
             figures.append(
                 Figure(measure=f"{kind} {name}@{j}", value=value, n=j, low=low, high=high)
             )
     literal = [
-        measures.average_l1_of_all(table.true, table.given, table.false, order[:j]) for j in lengths
+        measures.average_l1_of_all(table.true, table.counts, table.false, order[:j])
+        for j in lengths
     ]
     return figures + [
         Figure(measure=f"{kind} L1 of all@{j}", value=value, n=j)
@@ -186,25 +183,25 @@ def _intervals(
     size = max(lengths)  # the exact table has the most users first
     among = holders.item < size
     user, item = holders.user[among], holders.item[among]
-    true, given, shown = table.users[:size], table.given[:size], table.published[:size]
-    found: dict[tuple[str, int], list[float]] = {(n, j): [] for n in DISTANCES for j in lengths}
+    true, counts, published = table.users[:size], table.counts[:size], table.published[:size]
+    distances: dict[tuple[str, int], list[float]] = {(n, j): [] for n in DISTANCES for j in lengths}
     for times in measures.resample_users(holders.users, resamples=RESAMPLES):
         again = _add_up(item, times[user], size)
         # Without counts all items weigh alike, whoever is in the sample.
         resampled = (
-            given if table.count is None else np.maximum(again + (given - true), 0.0) * shown
+            counts if table.count is None else np.maximum(again + (counts - true), 0.0) * published
         )
         for j in lengths:
             both = measures.shares(again[:j], resampled[:j])
             for name, distance in DISTANCES.items():
-                found[name, j].append(distance(both))
+                distances[name, j].append(distance(both))
     return {
         (name, j): _interval_around(
-            DISTANCES[name](measures.shares(true[:j], given[:j])),
+            DISTANCES[name](measures.shares(true[:j], counts[:j])),
             np.asarray(values),
             DISTANCES[name](measures.shares(true[:j], np.zeros(j))),
         )
-        for (name, j), values in found.items()
+        for (name, j), values in distances.items()
     }
 
 
@@ -223,8 +220,8 @@ def _interval_around(value: float, noisy: Floats, worst: float) -> tuple[float, 
 def _counts(kind: str, table: MatchedTable) -> list[Figure]:
     """Differences of counts over the whole table, and how they are distributed."""
     items = len(table.true)
-    average, root = measures.scaled_differences(table.true, table.given, table.false)
-    whole = measures.shares(table.true, table.given, table.false)
+    average, root = measures.scaled_differences(table.true, table.counts, table.false)
+    whole = measures.shares(table.true, table.counts, table.false)
     figures = [
         Figure(measure=f"{kind} difference (scaled)", value=average, n=items),
         Figure(measure=f"{kind} RMS difference (scaled)", value=root, n=items),
@@ -247,11 +244,11 @@ def _counts(kind: str, table: MatchedTable) -> list[Figure]:
 
 
 def _inaccuracies(kind: str, table: MatchedTable) -> list[Figure]:
-    """How many items are taken for frequent and are not, or the other way round."""
+    """How many items are wrongly reported as frequent, or wrongly not."""
     figures = list[Figure]()
     for tau in FREQUENCIES:
         slack = tau / SLACK
-        frequent = table.published if table.count is None else table.given >= tau
+        frequent = table.published if table.count is None else table.counts >= tau
         wrong = sum(measures.inaccuracy(table.true, frequent, tau=tau, slack=slack))
         missed, let = measures.inaccuracy(table.true, table.published, tau=tau, slack=slack)
         often, seldom = (table.true > tau + slack).sum(), (table.true < tau - slack).sum()
@@ -266,27 +263,27 @@ def _inaccuracies(kind: str, table: MatchedTable) -> list[Figure]:
 def _pairs(table: MatchedTable, exact: pa.Table) -> list[Figure]:
     """Hong's measures of query-url pairs. Pairs that a single user has are removed first, as there."""
     shared = table.users > 1
-    true, given, shown = table.true[shared], table.given[shared], table.published[shared]
+    true, counts, published = table.true[shared], table.counts[shared], table.published[shared]
     query = exact["query"].combine_chunks().dictionary_encode().indices.to_numpy()[shared]
-    kept = np.unique(query[shown])
+    published_queries = np.unique(query[published])
     n = len(true)
     figures = [
-        Figure(measure="click diversity (pairs)", value=measures.coverage(shown), n=n),
+        Figure(measure="click diversity (pairs)", value=measures.coverage(published), n=n),
         Figure(
             measure="click diversity (queries)",
-            value=measures.share(len(kept), len(np.unique(query))),
+            value=measures.share(len(published_queries), len(np.unique(query))),
             n=len(np.unique(query)),
         ),
     ]
     for one_in in SUPPORTS:
-        often = measures.frequent(true, given, table.false, one_in=one_in)
+        often = measures.frequent(true, counts, table.false, one_in=one_in)
         wanted = int(often.true.sum())
         if not wanted:
             continue
-        distances = measures.support_distances(true, given, table.false, often.true)
-        found = int(often.given.sum()) + often.false
+        distances = measures.support_distances(true, counts, table.false, often.true)
+        size = int(often.published.sum()) + often.false
         figures += [
-            Figure(measure=f"click precision@1/{one_in}", value=often.precision, n=found),
+            Figure(measure=f"click precision@1/{one_in}", value=often.precision, n=size),
             Figure(measure=f"click recall@1/{one_in}", value=often.recall, n=wanted),
             Figure(
                 measure=f"click support distance sum@1/{one_in}",
@@ -299,8 +296,8 @@ def _pairs(table: MatchedTable, exact: pa.Table) -> list[Figure]:
                 n=wanted,
             ),
         ]
-    ratios = measures.difference_ratios(true, given, table.false)
-    numbers = measures.ratio_histogram([ratios], [shown], bins=BINS)
+    ratios = measures.difference_ratios(true, counts, table.false)
+    numbers = measures.ratio_histogram([ratios], [published], bins=BINS)
     names = [f"{10 * at}-{10 * at + 10} %" for at in range(BINS)] + ["over 100 %", "missing"]
     return figures + [
         Figure(measure=f"click ratio {name}", value=measures.share(number, n), n=n)

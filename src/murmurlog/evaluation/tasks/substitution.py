@@ -22,23 +22,23 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     Questions are those of the `top_queries` most asked queries for which the raw log has
     substitutions. Intervals are over questions, which are queries and belong to no user.
     """
-    made = complete(tables, "query", "pair")
+    released = complete(tables, "query", "pair")
     questions, right = raw_answers(truth, settings.top_queries, settings.questions)
-    if all(made[kind] is truth.tables[kind] for kind in ("query", "pair")):
+    if all(released[kind] is truth.tables[kind] for kind in ("query", "pair")):
         ours = right  # the raw log as a system: the same tables give the same answers
     else:
-        model = Substitutions(queries=made["query"], pairs=made["pair"])
+        model = Substitutions(queries=released["query"], pairs=released["pair"])
         ours = model.top(questions, max(TOP))
     users = np.arange(len(questions))
-    answered = np.array([len(own) > 0 for own in ours])
-    found = Scoring()
+    answered = np.array([len(answer) > 0 for answer in ours])
+    scores = Scoring()
     for j in TOP:
         for measure, values in measure_answers(ours, right, j).items():
-            found.append(Scores(measure=measure, values=values, users=users))
-        # Literal, and a miss as 0 would make no sense of it: see there.
+            scores.append(Scores(measure=measure, values=values, users=users))
+        # Over the answered questions only: a miss as 0 has no meaning in this measure.
         literal, name = literal_map(ours, right, j)[answered], f"MAP@{j} of the paper (covered)"
-        found.append(mean(name, literal, users[answered]))
-    return found
+        scores.append(mean(name, literal, users[answered]))
+    return scores
 
 
 @once_per_truth
@@ -72,13 +72,13 @@ def measure_answers(
     discount = 1 / np.log2(our + 2)
     gain = np.where(hit, full[:, None] - place, 0.0) @ discount
     ideal = np.maximum(full[:, None] - our, 0.0) @ discount
-    found = {
+    by_measure = {
         f"P@{j}": hits / np.maximum(long, 1),
         f"R@{j}": hits / full,
         f"AP@{j}": (precise * hit).sum(axis=1) / full,
         f"nDCG@{j}": gain / ideal,
     }
-    return {measure: np.where(long > 0, values, np.nan) for measure, values in found.items()}
+    return {measure: np.where(long > 0, values, np.nan) for measure, values in by_measure.items()}
 
 
 def literal_map(ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int) -> Floats:
@@ -99,7 +99,7 @@ def literal_map(ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j
 def _places(
     ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int
 ) -> tuple[Ints, Floats, Floats]:
-    """Of our first j their places among the right ones or -1; how many are ours, how many right."""
+    """The places of our first j among the right ones, or -1; the numbers of ours and of the right ones."""
     place = np.full((len(right), j), -1, np.int64)
     long, full = np.zeros(len(right)), np.zeros(len(right))
     for at, (mine, true) in enumerate(zip(ours, right, strict=True)):

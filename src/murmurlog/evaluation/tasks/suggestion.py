@@ -19,7 +19,7 @@ from murmurlog.bundle.models.suggestion import LAMBDA, Suggester
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.ranking_metrics import curve_point, precision, recall, relevant
 from murmurlog.evaluation.scores import Ints, Scores, Scoring
-from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of
+from murmurlog.evaluation.tasks.held_out_sessions import Sessions, places_in_groups, sessions_of
 from murmurlog.evaluation.tasks.protocol import Settings, Tables, complete, lacking
 from murmurlog.evaluation.tasks.sampling import spread
 
@@ -29,15 +29,17 @@ LAMBDAS = tuple(step / 10 for step in range(11))
 
 def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     """P@5 and R@5 at lambda 0.5, and their means at 0, 0.1, ..., 1."""
-    own = complete(tables)
-    if not {"pair", "click"} & set(own):
+    all_tables = complete(tables)
+    if not {"pair", "click"} & set(all_tables):
         raise lacking(tables, "click", "pair", "session")
     sessions = sessions_of(truth)
     at = spread(questions(sessions), settings.questions)
-    found = _scored(Suggester(own, sessions=False), sessions, at, "")
-    if "session" in own:
-        found += _scored(Suggester(own, sessions=True), sessions, at, " with sessions")
-    return found
+    scores = _score_suggester(Suggester(all_tables, sessions=False), sessions, at, "")
+    if "session" in all_tables:
+        scores += _score_suggester(
+            Suggester(all_tables, sessions=True), sessions, at, " with sessions"
+        )
+    return scores
 
 
 def questions(sessions: Sessions) -> Ints:
@@ -49,19 +51,17 @@ def questions(sessions: Sessions) -> Ints:
 
 def truths(sessions: Sessions, at: Ints) -> tuple[Ints, Ints]:
     """(question, a later query of its session), each once, without the query just asked."""
-    later = sessions.end[sessions.session[at]] - at - 1
-    question = np.repeat(np.arange(len(at)), later)
-    offset = np.arange(len(question)) - np.repeat(np.cumsum(later) - later, later)
+    question, offset = places_in_groups(sessions.end[sessions.session[at]] - at - 1)
     query = sessions.query[at[question] + 1 + offset]
     other = query != sessions.query[at[question]]
     pairs = np.unique(np.stack([question[other], query[other]]), axis=1)
     return pairs[0], pairs[1]
 
 
-def _scored(suggester: Suggester, sessions: Sessions, at: Ints, how: str) -> Scoring:
+def _score_suggester(suggester: Suggester, sessions: Sessions, at: Ints, how: str) -> Scoring:
     number = suggester.numbers(sessions.texts)
-    asked, each = np.unique(number[sessions.query[at]], return_inverse=True)
-    best = suggester.suggest_all(asked, K, LAMBDAS)[each]
+    queries, place = np.unique(number[sessions.query[at]], return_inverse=True)
+    best = suggester.suggest_all(queries, K, LAMBDAS)[place]
     question, query = truths(sessions, at)
     hit = relevant(best, question, number[query])
     answered = best[:, :, 0] >= 0
@@ -72,10 +72,10 @@ def _scored(suggester: Suggester, sessions: Sessions, at: Ints, how: str) -> Sco
         ),
     }
     users, default = sessions.user[at], LAMBDAS.index(LAMBDA)
-    found: Scoring = [
+    scores: Scoring = [
         Scores(measure=name, values=v[:, default], users=users) for name, v in values.items()
     ]
     for name, v in values.items():
         for column, lam in enumerate(LAMBDAS):
-            found += curve_point(f"{name}, lambda {lam:g}", v[:, column])
-    return found
+            scores += curve_point(f"{name}, lambda {lam:g}", v[:, column])
+    return scores

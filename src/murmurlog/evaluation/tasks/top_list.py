@@ -1,4 +1,4 @@
-"""The top-list study (Korolova and others 2009, "fears"): is a printed list the same when released?
+"""The top-list study (Korolova and others 2009, "fears"): does a release give the same top list?
 
 Their text compares the most common fears of a log with those of its release. Here the queries like a
 pattern are ranked by users, raw and released.
@@ -33,27 +33,27 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     rows = ranks(tables, truth, settings.pattern)
     rank = rows["released rank"].to_numpy(zero_copy_only=False)  # NaN: not published
     ordered = count_of(complete(tables)["query"]) is not None  # a set is not
-    found = Scoring()
+    scoring = Scoring()
     for j in TOP:
         top = rank[:j]
         who = np.arange(len(top))
-        found.append(mean(f"top {j} published", (~np.isnan(top)).astype(float), who))
+        scoring.append(mean(f"top {j} published", (~np.isnan(top)).astype(float), who))
         if ordered:
-            found.append(mean(f"top {j} among the top {j}", (top <= j).astype(float), who))
+            scoring.append(mean(f"top {j} among the top {j}", (top <= j).astype(float), who))
     if not ordered:
-        return found
+        return scoring
     raw = rows["raw"].to_numpy().astype(float)
     released = rows["released"].to_numpy(zero_copy_only=False)
-    kept = ~np.isnan(released)
+    published = ~np.isnan(released)
     for measure, of in (("Kendall tau", stats.kendalltau), ("Spearman rho", stats.spearmanr)):
         for which, a, b in (
-            ("covered", raw[kept], released[kept]),
+            ("covered", raw[published], released[published]),
             ("all", raw, np.nan_to_num(released)),
         ):
             value = float(of(a, b).statistic) if _vary(a) and _vary(b) else 0.0
             value = value if len(a) else math.nan
-            found.append(Figure(measure=f"{measure} ({which})", value=value, n=len(a)))
-    return found
+            scoring.append(Figure(measure=f"{measure} ({which})", value=value, n=len(a)))
+    return scoring
 
 
 def _vary(values: Floats) -> bool:
@@ -66,11 +66,11 @@ def ranks(tables: Tables, truth: Truth, pattern: str) -> pa.Table:
     The last two are null for what is not published. Ranks start at 1; equal counts are ordered by
     text.
     """
-    made = complete(tables, "query")
+    all_tables = complete(tables, "query")
     raw = match_pattern(truth.tables["query"].select(["query", "users"]), pattern)
     if not raw.num_rows:
         raise Unfit(f"needs queries like {pattern!r}, and this log has none")
-    released = match_pattern(made["query"], pattern)
+    released = match_pattern(all_tables["query"], pattern)
     place = pc.index_in(raw["query"], value_set=released["query"].combine_chunks())
     return pa.table(
         {
