@@ -25,7 +25,7 @@ from scipy.special import ndtr
 from scipy.stats import chi2, fisher_exact
 
 from murmurlog.auditing.epsilon_bounds import p_value
-from murmurlog.auditing.neighbouring_logs import LETTERS, Known, Pair, place_of, write_log
+from murmurlog.auditing.neighbouring_logs import LETTERS, KnownCount, Pair, place_of, write_log
 from murmurlog.auditing.observer import Observation
 from murmurlog.bundle.files import CERTIFICATE, SUMS, sums
 from murmurlog.bundle.schema import LISTS, in_order
@@ -145,7 +145,7 @@ def excess_changes(pairs: Sequence[Pair], before: ExactCounts, after: ExactCount
     for world, sizes in changes.items():
         number, _ = place_of(world)
         pair, total, most = pairs[number], sum(sizes), max(sizes)
-        allowed = before.d * pair.linked * (2 if pair.other else 1)
+        allowed = before.d * pair.linked * (2 if pair.replacement else 1)
         if total > allowed:
             far = (total, len(sizes), most, f"the proof allows {allowed}")
         elif before.by_one and most > pair.linked:
@@ -272,7 +272,9 @@ def check_shares(
             for number, users in enumerate(known.users):
                 here = there[side == number]
                 shown, trials = int(here.sum()), len(here)
-                pool = int(pair.listed and isinstance(mechanism, Rounds) and bool(mechanism.pools))
+                pool = int(
+                    pair.in_pools and isinstance(mechanism, Rounds) and bool(mechanism.pools)
+                )
                 p = pass_p_value(mechanism, users=users, shown=shown, trials=trials, pool=pool)
                 if p is not None and p < alpha:
                     found.append(
@@ -283,8 +285,8 @@ def check_shares(
 
 
 def _known(
-    items: Sequence[Known], mechanisms: Mapping[str, Mechanism]
-) -> Iterator[tuple[Known, Mechanism]]:
+    items: Sequence[KnownCount], mechanisms: Mapping[str, Mechanism]
+) -> Iterator[tuple[KnownCount, Mechanism]]:
     """The items whose numbers of users are certain in this release, with their mechanisms."""
     query = mechanisms.get("query")
     for item in items:

@@ -58,10 +58,8 @@ def audit(**request: Any) -> WhiteBoxAudit:
 class WhiteBox(Attacker):
     """Attacks bundles, and checks the steps that made them."""
 
+    result_class = WhiteBoxAudit
     result: WhiteBoxAudit
-
-    def new_result(self, **facts: Any) -> WhiteBoxAudit:
-        return WhiteBoxAudit(**facts)
 
     def count_tests(self, planned: list[PlannedSetting]) -> int:
         """The tests of the attacks; one for side channels; and for each known item the law of its noise, and the
@@ -169,7 +167,7 @@ class WhiteBox(Attacker):
             path.write_text("weather\tweather.org\n" if name == LISTS else "weather\nnews\n")
 
         def release(inside: bool) -> Path:
-            return self.release(setting, logs[inside], **files)
+            return self.release(setting, logs[inside], files)
 
         faults = find_leaks(
             release,

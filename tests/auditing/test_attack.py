@@ -23,7 +23,7 @@ from murmurlog.auditing.epsilon_bounds import (
     p_value,
     upper_bound,
 )
-from murmurlog.auditing.figure import Bar, intervals
+from murmurlog.auditing.figure import draw_intervals
 from murmurlog.auditing.measurement import Measurement, measure
 from murmurlog.auditing.neighbouring_logs import (
     FIRST,
@@ -41,7 +41,7 @@ from murmurlog.auditing.neighbouring_logs import (
 from murmurlog.auditing.observer import Observation, best_events, make_guesses, scores
 from murmurlog.auditing.result import Audit
 from murmurlog.auditing.settings import _sizes, claimed_setting, standard_settings
-from murmurlog.cli.audit import audited
+from murmurlog.cli.audit import spec_arguments
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import Mechanism, parse
 from murmurlog.privacy import Guarantee
@@ -78,8 +78,8 @@ def test_a_bound_on_epsilon_is_that_of_the_two_chances():
 def test_guesses_of_one_run_refute_what_they_must_and_no_more():
     # Randomised response of epsilon 1 is right with 0.731: 10,000 guesses say nearly that.
     right = round(10_000 / (1 + math.exp(-1)))
-    found = least_by_guesses(canaries=10_000, guesses=10_000, right=right, delta=0, alpha=0.01)
-    assert 0.9 < found < 1
+    least = least_by_guesses(canaries=10_000, guesses=10_000, right=right, delta=0, alpha=0.01)
+    assert 0.9 < least < 1
     assert p_value(canaries=20, guesses=20, right=20, epsilon=0, delta=0) == pytest.approx(2**-20)
     some = {"canaries": 100, "guesses": 100, "right": 70, "epsilon": 0.5}
     assert p_value(**some, delta=1e-3) > p_value(**some, delta=0)
@@ -103,7 +103,7 @@ def test_worlds_have_names_of_their_own():
 @pytest.mark.parametrize("kind", PAIR_MAKERS)
 def test_both_logs_of_a_pair_differ_in_one_id_alone(kind):
     for pair in PAIR_MAKERS[kind](SIZES):
-        ids = {row.user for row in (*pair.one, *pair.other)}
+        ids = {row.user for row in (*pair.target, *pair.replacement)}
         assert len(ids) == pair.linked, pair.name
         assert ids.isdisjoint(row.user for row in pair.others), pair.name
         assert pair.rows(0) != pair.rows(1)
@@ -118,13 +118,23 @@ def test_both_logs_of_a_pair_differ_in_one_id_alone(kind):
 
 @pytest.mark.parametrize("kind", PAIR_MAKERS)
 def test_an_exchange_is_of_one_user_for_another_who_does_the_like(kind):
-    for pair in (p for p in PAIR_MAKERS[kind](SIZES) if not p.other):
-        made = exchange(pair)
-        assert len(made.rows(0)) == len(made.rows(1)) == len(pair.rows(0)) + len(pair.rows(1))
-        assert {row.user for row in made.one} == {row.user for row in made.other}
-        assert {row.query for row in made.one}.isdisjoint(row.query for row in made.other)
-        assert {row.user for row in made.one}.isdisjoint(row.user for row in made.others)
-        sides = [{r for r in made.rows(side) if not r.query.startswith("b")} for side in (0, 1)]
+    for pair in (p for p in PAIR_MAKERS[kind](SIZES) if not p.replacement):
+        exchanged = exchange(pair)
+        assert (
+            len(exchanged.rows(0))
+            == len(exchanged.rows(1))
+            == len(pair.rows(0)) + len(pair.rows(1))
+        )
+        assert {row.user for row in exchanged.target} == {row.user for row in exchanged.replacement}
+        assert {row.query for row in exchanged.target}.isdisjoint(
+            row.query for row in exchanged.replacement
+        )
+        assert {row.user for row in exchanged.target}.isdisjoint(
+            row.user for row in exchanged.others
+        )
+        sides = [
+            {r for r in exchanged.rows(side) if not r.query.startswith("b")} for side in (0, 1)
+        ]
         assert sides == [set(pair.rows(0)), set(pair.rows(1))]
 
 
@@ -135,7 +145,7 @@ def test_items_at_a_first_threshold_have_one_user_less_than_it_asks_for():
     (setting,) = (s for s in standard_settings("zealous") if "first threshold" in s.name)
     (planned,), _ = attacker(Path(), setting).plan([setting])
     assert FIRST in {pair.name for pair in planned.pairs}
-    assert FIRST in claimed_setting(mechanism="zealous", epsilon=1.0, delta=1e-6).only
+    assert FIRST in claimed_setting(mechanism="zealous", epsilon=1.0, delta=1e-6).pair_names
     assert FIRST not in {p.name for p in PAIR_MAKERS["queries"](SIZES)}
 
 
@@ -178,17 +188,17 @@ def test_an_event_is_found_where_there_is_one_and_none_where_there_is_none():
     inside = rng.random(3000) < 0.5
     for shift, least in ((2, 1.0), (0, None)):
         what = made_seen(inside, rng, shift=shift)
-        found = max(
+        by_events = max(
             e.counts.least(delta=0.0, alpha=1e-6) for e in best_events(what, inside, delta=0.0)
         )
-        told = make_guesses(what, inside)
-        assert told.canaries == 2000
-        bound = least_by_guesses(canaries=told.canaries, guesses=told.guesses, right=told.right,
-                                 delta=0.0, alpha=1e-6)  # fmt: skip
+        guesses = make_guesses(what, inside)
+        assert guesses.canaries == 2000
+        by_guesses = least_by_guesses(canaries=guesses.canaries, guesses=guesses.guesses, right=guesses.right,
+                                      delta=0.0, alpha=1e-6)  # fmt: skip
         if least is None:
-            assert found == bound == 0
+            assert by_events == by_guesses == 0
         else:
-            assert min(found, bound) > least
+            assert min(by_events, by_guesses) > least
 
 
 def test_digits_behind_the_point_are_a_score():
@@ -196,8 +206,8 @@ def test_digits_behind_the_point_are_a_score():
     inside = rng.random(900) < 0.5
     values = np.where(inside, 0.5, 0.5 + 2.0**-40) + rng.integers(0, 2, 900)
     what = Observation(worlds=900, numbers={(("query", "a"), "users"): values})
-    found = max(e.counts.least(delta=0.0, alpha=1e-6) for e in best_events(what, inside, delta=0.0))
-    assert found > 2
+    least = max(e.counts.least(delta=0.0, alpha=1e-6) for e in best_events(what, inside, delta=0.0))
+    assert least > 2
     assert scores(what, inside, np.arange(900) % 3 == 0)
 
 
@@ -209,20 +219,20 @@ def one_item(setting):
 
 
 def test_nothing_is_found_wrong_with_a_real_release():
-    made = audit(mechanism="threshold", trials=800, confidence=SURE, only=one_item)
-    assert made.violations == []
-    nearest = max(each.near or 0 for each in made.measured if each.pair == "items of many")
+    result = audit(mechanism="threshold", trials=800, confidence=SURE, only=one_item)
+    assert result.violations == []
+    nearest = max(m.near or 0 for m in result.measured if m.pair == "items of many")
     assert nearest > 0.5  # the attack works
-    assert made.worlds > 2000
-    assert json.loads(json.dumps(made.as_json()))["violations"] == []
+    assert result.worlds > 2000
+    assert json.loads(json.dumps(result.as_json()))["violations"] == []
 
 
 def test_a_threshold_that_is_one_too_low_shows_in_the_bundle():
     (twin,) = (twin for twin in TWINS if twin.name == "threshold without the +1")
     with twin.broken():
         # The claim is a chance of 0.05, the truth 0.14: 1500 worlds tell them apart by eight standard deviations.
-        made = audit(mechanism="threshold", trials=3000, confidence=0.99, only=one_item)
-    assert any("new items (own items" in text for text in made.violations)
+        result = audit(mechanism="threshold", trials=3000, confidence=0.99, only=one_item)
+    assert any("new items (own items" in text for text in result.violations)
 
 
 @pytest.mark.parametrize(
@@ -236,10 +246,10 @@ def test_worlds_that_depend_on_each_other_are_no_samples(mechanism, ways):
     what = Observation(
         worlds=300, numbers={(("query", "mine0"), "rows"): np.where(inside, 1.0, np.nan)}
     )
-    made = measure(Guarantee(epsilon=1, delta=0), setting, pair, what, inside, 1e-3)
-    assert len(made) == ways
-    assert "one run" in {each.way for each in made}
-    assert all(each.violates for each in made if each.way != "samples, without the user")
+    measurements = measure(Guarantee(epsilon=1, delta=0), setting, pair, what, inside, 1e-3)
+    assert len(measurements) == ways
+    assert "one run" in {m.method for m in measurements}
+    assert all(m.violates for m in measurements if m.method != "samples, without the user")
 
 
 def test_what_claims_nothing_is_not_audited():
@@ -252,8 +262,8 @@ def test_what_claims_nothing_is_not_audited():
 
 
 def test_worlds_never_run_out_of_names():
-    most = max(each.more for name in ("threshold", "rounds", "korolova", "pool", "sessions")
-               for each in standard_settings(name))  # fmt: skip
+    most = max(setting.world_factor for name in ("threshold", "rounds", "korolova", "pool", "sessions")
+               for setting in standard_settings(name))  # fmt: skip
     assert auditing.MOST_TRIALS * most <= 26 ** (LETTERS - 1) < auditing.MOST_TRIALS * (most + 1)
     with pytest.raises(UsageError, match="--trials must lie between 30 and 3960458"):
         audit(trials=auditing.MOST_TRIALS + 1)
@@ -265,7 +275,7 @@ def test_a_claim_for_replaced_users_is_attacked_by_replacing_one(tmp_path, table
                     tables=(table,))  # fmt: skip
     (planned,), _ = attacker(tmp_path, first).plan([first])
     assert planned.pairs
-    assert all(pair.other for pair in planned.pairs)
+    assert all(pair.replacement for pair in planned.pairs)
     assert sum(len(pair.counts) for pair in planned.pairs) > 0
     if table == "query":  # where neither's items are new, and epsilon shows
         assert [pair.name for pair in planned.pairs] == [
@@ -296,9 +306,9 @@ def test_every_test_of_a_setting_is_counted(tmp_path):
 def make_audit(*, least=0.83):
     claim = Guarantee(epsilon=1.0, delta=1e-6)
     measured = [
-        Measurement(setting="as claimed", pair="items of many", way="one run", claim=1.0, delta=1e-6,
+        Measurement(setting="as claimed", pair="items of many", method="one run", claim=1.0, delta=1e-6,
                  least=least, near=0.97, most=1.1),
-        Measurement(setting="as claimed", pair="three ids", way="one run", claim=3.0, delta=1e-5,
+        Measurement(setting="as claimed", pair="three ids", method="one run", claim=3.0, delta=1e-5,
                  least=2.5, linked=3),
     ]  # fmt: skip
     return Audit(mechanism="threshold", claim=claim, confidence=0.99, tests=2, measured=measured)
@@ -309,8 +319,8 @@ def test_a_verdict_never_says_private():
     assert good.sentence() == "no violation found (claimed 1, measured at least 0.83 at 99 %)"
     assert "1 violation found at 99 %" in bad.sentence()
     assert "measured at least 1.4" in bad.violations[0]
-    for made in (good, bad):
-        assert "private" not in json.dumps(made.as_json())
+    for result in (good, bad):
+        assert "private" not in json.dumps(result.as_json())
 
 
 @pytest.mark.parametrize(
@@ -335,8 +345,11 @@ def test_the_command_prints_draws_and_exits(tmp_path, made, code):
 
 
 def test_a_picture_is_red_where_a_claim_is_refuted():
-    bars = [Bar(label="a < b", claim=1.0, least=least, near=None, most=None) for least in (0.5, 2)]
-    svg = intervals(bars, title="t")
+    measurements = [
+        Measurement(setting="s", pair="a < b", method="one run", claim=1.0, delta=1e-6, least=least)
+        for least in (0.5, 2)
+    ]
+    svg = draw_intervals(measurements, title="t")
     assert svg.count("#b3261e") == 2
     assert "a &lt; b" in svg
 
@@ -348,15 +361,15 @@ def test_a_specification_says_what_is_attacked(tmp_path):
         'mechanism = "query=rounds,click=threshold"\nper-user = "query=3,click=2"\nrounds = 2\n'
         'out = "b"\n'
     )
-    asked = audited(path)
-    assert asked["epsilon"] == pytest.approx(math.log(10))
-    assert asked["tables"] == ("query", "click")
-    assert asked["mechanism"] == {"query": "rounds", "click": "threshold"}
-    assert asked["per_user"] == {"query": 3, "click": 2}
-    assert asked["options"] == {"rounds": 2}
+    arguments = spec_arguments(path)
+    assert arguments["epsilon"] == pytest.approx(math.log(10))
+    assert arguments["tables"] == ("query", "click")
+    assert arguments["mechanism"] == {"query": "rounds", "click": "threshold"}
+    assert arguments["per_user"] == {"query": 3, "click": 2}
+    assert arguments["options"] == {"rounds": 2}
     with mock.patch.object(auditing, "audit", return_value=make_audit()) as called:
         assert run("audit", "--spec", path, cwd=tmp_path).returncode == 0
-    assert called.call_args.kwargs["epsilon"] == asked["epsilon"]
+    assert called.call_args.kwargs["epsilon"] == arguments["epsilon"]
     for more in (("--epsilon", "1"), ("--neighbours", "replace"), ("--neighbours", "add-remove")):
         done = run("audit", "--spec", path, *more, cwd=tmp_path)
         assert done.returncode == 2
@@ -366,14 +379,14 @@ def test_a_specification_says_what_is_attacked(tmp_path):
 def test_a_specification_without_bounds_is_attacked_at_those_of_a_release(tmp_path):
     path = tmp_path / "murmurlog.toml"
     path.write_text('[release]\nmechanism = "threshold"\nepsilon = 1\ndelta = 1e-6\n')
-    asked = {name: value for name, value in audited(path).items() if value is not None}
-    first = claimed_setting(**asked)
+    arguments = {name: value for name, value in spec_arguments(path).items() if value is not None}
+    first = claimed_setting(**arguments)
     (planned,), _ = attacker(tmp_path, first).plan([first])
     assert planned.plans["query"].mechanism.parameters()["per_user"] == Mechanism.usual_bound > 1
     with mock.patch.object(
         auditing, "claimed_setting", side_effect=auditing.claimed_setting
     ) as called:
-        audit(**asked, trials=30, only=lambda s: False)
+        audit(**arguments, trials=30, only=lambda s: False)
     assert called.call_args.kwargs["per_user"] == {}
 
 
@@ -383,10 +396,10 @@ def test_a_specification_with_lists_is_attacked_with_lists_of_the_audits_own(tmp
         '[release]\nmechanism = "korolova"\ntables = ["query", "click"]\nper-user = 1\n'
         'epsilon = 2\ndelta = 0.1\nresult-lists = "nowhere.tsv"\n'
     )
-    made = audit(**audited(path), trials=60, confidence=SURE,
+    result = audit(**spec_arguments(path), trials=60, confidence=SURE,
                  only=lambda s: s.name == "as claimed")  # fmt: skip
-    assert "A2" in made.claim.assumptions  # the lists are public
-    assert made.violations == []
+    assert "A2" in result.claim.assumptions  # the lists are public
+    assert result.violations == []
 
 
 @pytest.mark.parametrize(
@@ -415,5 +428,5 @@ def test_specifications_that_cannot_be_attacked_are_refused(tmp_path, text, said
     path = tmp_path / "a.toml"
     path.write_text(text)
     with pytest.raises(UsageError) as raised:
-        audited(path)
+        spec_arguments(path)
     assert said in str(raised.value)

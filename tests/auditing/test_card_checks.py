@@ -21,8 +21,8 @@ TABLES = {
 @pytest.fixture
 def bundle(tmp_path):
     out = tmp_path / "bundle"
-    made = make_certificate(TABLES, about={"title": "Shop"}, declared_users=10_000)
-    publish(out, tables=TABLES, certificate=made)
+    certificate = make_certificate(TABLES, about={"title": "Shop"}, declared_users=10_000)
+    publish(out, tables=TABLES, certificate=certificate)
     assert murmurlog.verify(out).ok
     return out
 
@@ -111,16 +111,16 @@ def test_a_forged_certificate_fails_whoever_wrote_it(bundle, version):
 
 
 def test_a_certificate_of_another_version_may_word_its_assumptions(tmp_path, monkeypatch):
-    said = Certificate.as_json
+    as_json = Certificate.as_json
 
     def worded(self):
-        stated = said(self)
+        stated = as_json(self)
         return {**stated, "assumptions": {name: f"As {name}." for name in stated["assumptions"]}}
 
     with monkeypatch.context() as patch:
         patch.setattr(Certificate, "as_json", worded)
-        made = make_certificate(TABLES, murmurlog=OTHER)
-        publish(tmp_path / "out", tables=TABLES, certificate=made)
+        certificate = make_certificate(TABLES, murmurlog=OTHER)
+        publish(tmp_path / "out", tables=TABLES, certificate=certificate)
         publish(tmp_path / "own", tables=TABLES, certificate=make_certificate(TABLES))
     report = murmurlog.verify(tmp_path / "out")
     assert report.ok, report

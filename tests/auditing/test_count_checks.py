@@ -28,10 +28,10 @@ def log(tmp_path_factory):
 
 
 def release_table(log, out, **options):
-    asked = {"tables": ["query"], "epsilon": 4.0, "delta": 1e-6, "users": 1000} | options
-    murmurlog.release(str(log), out=out, **asked)
-    found = murmurlog.load(out)
-    return found.certificate, found.tables[asked["tables"][0]]
+    keywords = {"tables": ["query"], "epsilon": 4.0, "delta": 1e-6, "users": 1000} | options
+    murmurlog.release(str(log), out=out, **keywords)
+    bundle = murmurlog.load(out)
+    return bundle.certificate, bundle.tables[keywords["tables"][0]]
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +55,8 @@ def bounded(log, tmp_path_factory):
 @pytest.fixture(scope="module")
 def runs(log, tmp_path_factory):
     """Sets of queries that follow one another: users of many queries count with the first few."""
-    asked = {"tables": ["itemset"], "per_user": 5, "consecutive": True, "count_per_user": 2}
-    return release_table(log, tmp_path_factory.mktemp("b") / "out", mechanism="rounds", **asked)
+    keywords = {"tables": ["itemset"], "per_user": 5, "consecutive": True, "count_per_user": 2}
+    return release_table(log, tmp_path_factory.mktemp("b") / "out", mechanism="rounds", **keywords)
 
 
 def faults(bundle, out, *, counting=None, columns=None):
@@ -71,8 +71,8 @@ def faults(bundle, out, *, counting=None, columns=None):
         table = table.cast(bundle[1].schema)
     ((name, claim),) = certificate.tables.items()
     stated = claim.counting if counting is None else counting(dict(claim.counting))
-    made = replace(certificate, tables={name: replace(claim, counting=stated)})
-    publish(out, tables={name: table}, certificate=made)
+    forged = replace(certificate, tables={name: replace(claim, counting=stated)})
+    publish(out, tables={name: table}, certificate=forged)
     try:
         return " ".join(check.message for check in murmurlog.verify(out).checks if not check.ok)
     except murmurlog.BundleError as error:  # the certificate breaks its schema
@@ -113,8 +113,10 @@ def test_statements_that_do_not_follow_are_caught(estimated, tmp_path, change, m
 def test_a_d2_that_the_histogram_does_not_give_is_caught(chosen, tmp_path):
     d2 = chosen[0].tables["query"].counting["d2"]
     for n, other in enumerate({2, 4, 128} - {d2}):
-        found = faults(chosen, tmp_path / str(n), counting=lambda c, other=other: c | {"d2": other})
-        assert f"states d2 = {other}, and its histogram gives {d2}" in found
+        messages = faults(
+            chosen, tmp_path / str(n), counting=lambda c, other=other: c | {"d2": other}
+        )
+        assert f"states d2 = {other}, and its histogram gives {d2}" in messages
 
     def flatter(stated):  # nobody holds more than one item: another d2 and another correction
         return stated | {"histogram": [10**6, *[0] * (len(stated["histogram"]) - 1)]}
@@ -142,8 +144,8 @@ def test_intervals_that_cannot_be_are_caught(estimated, bounded, tmp_path):
 
 def test_counts_of_bounded_items_are_not_sold_as_those_of_the_log(bounded, tmp_path):
     more = {"d2": 2, "common_error": 0.0, "histogram": []}
-    found = faults(bounded, tmp_path / "a", counting=lambda c: c | more)
-    assert "states meaning, d2, common_error, histogram of counts that threshold(" in found
+    messages = faults(bounded, tmp_path / "a", counting=lambda c: c | more)
+    assert "states meaning, d2, common_error, histogram of counts that threshold(" in messages
     high = np.array(bounded[1]["users"].to_pylist()) + 1000
     sold = {"counting": lambda c: {"meaning": "users in the log"}, "columns": {"users_high": high}}
     assert "states meaning of counts that threshold(" in faults(bounded, tmp_path / "b", **sold)

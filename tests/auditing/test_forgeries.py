@@ -32,8 +32,8 @@ def honest(request, write_tsv, tmp_path):
     out = tmp_path / "honest"
     murmurlog.release(str(write_tsv(rows)), out=out, tables=["query"], epsilon=4, users=10_000)
     assert murmurlog.verify(out).ok
-    made = read_certificate(out)
-    return made if request.param == "own" else replace(made, murmurlog="0.0.9")
+    certificate = read_certificate(out)
+    return certificate if request.param == "own" else replace(certificate, murmurlog="0.0.9")
 
 
 def make_table(kind, *keys, users=500):
@@ -139,8 +139,8 @@ def test_a_set_of_more_queries_than_stated_is_caught(honest, tmp_path):
     pairs = {"itemset": (THRESHOLD, make_table("itemset", [["a"]], [["a", "b"]]))}
     for size, message in ((2, ""), (1, "a set of more than 1 queries"), (None, "states no size")):
         text = {**honest.text, "set_size": size, "consecutive": False}
-        said = forge(honest, tmp_path / str(size), pairs, text=text)
-        assert message in said if message else said == ""
+        actual = forge(honest, tmp_path / str(size), pairs, text=text)
+        assert message in actual if message else actual == ""
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_a_stated_number_below_what_is_proved_is_caught(honest, tmp_path):
         for number, name in enumerate(names):
             lower = {name: getattr(certificate.guarantee, name) * 0.99}
             claim = certificate.tables["pair"]
-            own = replace(claim.guarantee, **{name: getattr(claim.guarantee, name) * 0.99})
-            claims = {**certificate.tables, "pair": replace(claim, guarantee=own)}
+            smaller = replace(claim.guarantee, **{name: getattr(claim.guarantee, name) * 0.99})
+            claims = {**certificate.tables, "pair": replace(claim, guarantee=smaller)}
             for place, forged in (
                 ("total", {"guarantee": replace(certificate.guarantee, **lower)}),
                 ("table", {"tables": claims}),
@@ -265,9 +265,9 @@ def log(write_tsv):
 )  # fmt: skip
 def test_nothing_is_booked_for_what_cannot_be_claimed(log, tmp_path, options, message):
     ledger = tmp_path / "ledger.db"
-    asked = {"tables": ["query"], "ledger": ledger, "source_name": "s", "new_source": True}
+    keywords = {"tables": ["query"], "ledger": ledger, "source_name": "s", "new_source": True}
     with pytest.raises((UsageError, murmurlog.errors.InputError), match=message):
-        murmurlog.release(log, out=tmp_path / "out", **(asked | options))
+        murmurlog.release(log, out=tmp_path / "out", **(keywords | options))
     assert not (tmp_path / "out").exists()
     assert not ledger.exists()
 
@@ -314,8 +314,8 @@ def test_a_certificate_that_promises_nothing_or_contradicts_itself_fails(honest,
     for n, (changes, message) in enumerate(
         [({"sampler": sampler}, "contradict each other"), ({"bound": "rows"}, "is unknown")]
     ):
-        said = forge(honest, tmp_path / str(n), {"query": (threshold, query)}, **changes)
-        assert message in said
+        actual = forge(honest, tmp_path / str(n), {"query": (threshold, query)}, **changes)
+        assert message in actual
     nothing = "threshold(noise=gaussian, d=100000, scale=0.0001, T=2)"
     assert "promises nothing" in forge(honest, tmp_path / "n", {"query": (nothing, query)})
 
@@ -415,8 +415,8 @@ def test_probabilistic_privacy_without_its_counts_is_caught(honest, tmp_path):
 def left_out_table(rows=1000):
     wanted = schema("left_out", count="rows")
     sd = noise_sd(noise="gaussian", scale=40.0)
-    held = [dict(zip(wanted.names, [*key, rows, sd, True], strict=True)) for key in BINS]
-    return pa.Table.from_pylist(held, schema=wanted)
+    lines = [dict(zip(wanted.names, [*key, rows, sd, True], strict=True)) for key in BINS]
+    return pa.Table.from_pylist(lines, schema=wanted)
 
 
 def test_what_is_left_out_needs_the_queries_and_says_what_its_table_says(honest, tmp_path):
@@ -435,13 +435,15 @@ def test_what_is_left_out_needs_the_queries_and_says_what_its_table_says(honest,
     for number, wrong in enumerate(
         ({}, {"searches left out, %": 1}, right | {"queries left out": 1})
     ):
-        said = forge(honest, tmp_path / str(number), both, notes=wrong)
-        assert "does not follow from the tables" in said
+        message = forge(honest, tmp_path / str(number), both, notes=wrong)
+        assert "does not follow from the tables" in message
 
 
 def test_remarks_where_nothing_follows_are_caught(honest, tmp_path):
-    said = forge(honest, tmp_path / "o", {"query": (THRESHOLD, QUERY)}, notes={"invented users": 5})
-    assert "does not follow from the tables" in said
+    message = forge(
+        honest, tmp_path / "o", {"query": (THRESHOLD, QUERY)}, notes={"invented users": 5}
+    )
+    assert "does not follow from the tables" in message
 
 
 # --- cards, words and files -----------------------------------------------------------------------
@@ -484,14 +486,14 @@ def test_words_and_numbers_that_no_release_has_are_caught(honest, tmp_path, chan
     ],
 )
 def test_words_that_are_not_a_line_are_refused_before_anything_is_booked(log, tmp_path, said):
-    asked = {
+    keywords = {
         "tables": ["query"],
         "ledger": tmp_path / "l.db",
         "source_name": "s",
         "new_source": True,
     } | said
     with pytest.raises(UsageError, match="one plain line"):
-        murmurlog.release(log, out=tmp_path / "out", **asked)
+        murmurlog.release(log, out=tmp_path / "out", **keywords)
     assert not (tmp_path / "l.db").exists()
 
 
@@ -516,9 +518,9 @@ def test_what_a_certificate_says_of_the_ledger_is_compared_with_it(log, tmp_path
             new_source=True,
         )
         assert murmurlog.verify(tmp_path / name, ledger=book).ok
-    said = read_certificate(tmp_path / "second")
+    certificate = read_certificate(tmp_path / "second")
     tables = murmurlog.load(tmp_path / "second").tables
-    assert said.booked["releases_before"] == 1
+    assert certificate.booked["releases_before"] == 1
     for n, wrong in enumerate(
         (
             {"releases_before": 0},
@@ -526,8 +528,8 @@ def test_what_a_certificate_says_of_the_ledger_is_compared_with_it(log, tmp_path
             None,
         )
     ):
-        booked = None if wrong is None else {**said.booked, **wrong}
-        publish(tmp_path / str(n), tables=tables, certificate=replace(said, booked=booked))
+        booked = None if wrong is None else {**certificate.booked, **wrong}
+        publish(tmp_path / str(n), tables=tables, certificate=replace(certificate, booked=booked))
         assert murmurlog.verify(tmp_path / str(n)).ok
         report = murmurlog.verify(tmp_path / str(n), ledger=book)
         assert [check.name for check in report.checks if not check.ok] == ["ledger"]
@@ -543,8 +545,8 @@ def test_nothing_is_hidden_in_folders_or_columns(honest, tmp_path):
     table = pq.read_table(path)
     field = table.schema.field(0).with_metadata({"raw": "u17 asked x"})
     pq.write_table(table.cast(table.schema.set(0, field)), path, compression="zstd")
-    made = make_cards(read_certificate(out), sums(out), {"query": table})
-    for name, card in made.items():
+    cards = make_cards(read_certificate(out), sums(out), {"query": table})
+    for name, card in cards.items():
         (out / name).write_text(card, encoding="utf-8")
     seal(out)
     failed = [check.message for check in murmurlog.verify(out).checks if not check.ok]

@@ -54,10 +54,10 @@ def test_sybils_see_one_person_through_k_anonymity(attacks, name, sybils):
 @pytest.mark.parametrize("attack", ["sybils_by_presence", "sybils_by_count"])
 def test_the_same_attacker_gains_from_threshold_no_more_than_the_bound(attacks, attack, d):
     m = Threshold.solve(epsilon=1.0, delta=1e-6, d=d)
-    found = getattr(attacks, attack)(m, trials=20_000, entropy=SeededEntropy(d))
+    gain = getattr(attacks, attack)(m, trials=20_000, entropy=SeededEntropy(d))
     bound = attacks.most_advantage(1.0, 1e-6)
-    assert found.advantage - found.margin <= bound
-    assert found.advantage > 0.03  # it is an attack, not a coin
+    assert gain.advantage - gain.margin <= bound
+    assert gain.advantage > 0.03  # it is an attack, not a coin
 
 
 def test_for_one_query_the_bound_is_reached(attacks):
@@ -65,17 +65,17 @@ def test_for_one_query_the_bound_is_reached(attacks):
     m = Threshold.solve(epsilon=1.0, delta=1e-6, d=1, noise="geometric")
     exact = m.pass_probability(m.T) - m.pass_probability(m.T - 1)
     assert exact == pytest.approx(attacks.most_advantage(1.0, 0.0), rel=1e-3)
-    found = attacks.sybils_by_presence(m, trials=20_000, entropy=SeededEntropy(1))
-    assert abs(found.advantage - exact) < found.margin
-    assert found.posterior == pytest.approx(math.e / (1 + math.e), abs=0.02)
+    gain = attacks.sybils_by_presence(m, trials=20_000, entropy=SeededEntropy(1))
+    assert abs(gain.advantage - exact) < gain.margin
+    assert gain.posterior == pytest.approx(math.e / (1 + math.e), abs=0.02)
 
 
 @pytest.mark.parametrize("attack", ["sybils_by_presence", "sybils_by_count"])
 def test_too_little_noise_is_seen(attacks, attack):
     claimed = Threshold.solve(epsilon=1.0, delta=1e-6, d=1, noise="geometric")
     broken = Threshold(noise="geometric", d=1, scale=claimed.scale / 2, T=claimed.T)
-    found = getattr(attacks, attack)(broken, trials=20_000, entropy=SeededEntropy(1))
-    assert found.advantage - found.margin > attacks.most_advantage(1.0, 1e-6)
+    gain = getattr(attacks, attack)(broken, trials=20_000, entropy=SeededEntropy(1))
+    assert gain.advantage - gain.margin > attacks.most_advantage(1.0, 1e-6)
 
 
 def test_no_attacker_beats_the_formula_of_the_bound(attacks):
@@ -119,11 +119,11 @@ def log_of_words(counts):
 def test_hashes_are_inverted_by_rank_as_far_as_the_ranks_agree(attacks):
     log = log_of_words({"free": 50, "maps": 30, "news": 20, "rare": 1})
     public = log_of_words({"free": 500, "news": 290, "maps": 300, "other": 5})
-    found = attacks.invert_hashes(log, public, key=b"secret")
-    assert found.right.tolist() == [True, True, True, False]
-    assert found.share(2) == 1.0
-    assert found.volume == pytest.approx(100 / 101)
+    inverted = attacks.invert_hashes(log, public, key=b"secret")
+    assert inverted.right.tolist() == [True, True, True, False]
+    assert inverted.share(2) == 1.0
+    assert inverted.volume == pytest.approx(100 / 101)
     other = attacks.invert_hashes(log, log_of_words({"x": 3, "free": 2}), key=b"secret")
     assert other.share(4) == 0.0
     again = attacks.invert_hashes(log, public, key=b"another secret")
-    assert again.right.tolist() == found.right.tolist()  # the key is no help
+    assert again.right.tolist() == inverted.right.tolist()  # the key is no help

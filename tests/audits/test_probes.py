@@ -24,7 +24,7 @@ from probes import (
 
 from murmurlog.auditing.neighbouring_logs import (
     PAIR_MAKERS,
-    Known,
+    KnownCount,
     Pair,
     Sizes,
 )
@@ -144,7 +144,7 @@ def test_noise_of_any_table_is_told_from_half_of_it(table):
 
 def test_counts_are_held_to_no_law_that_they_need_not_keep():
     """Sessions fall away with queries that are not published; synthetic logs have no such counts."""
-    item = Known("session", "ours0 ours1", (40, 41), queries=2)
+    item = KnownCount("session", "ours0 ours1", (40, 41), queries=2)
     pair = Pair(name="a", counts=(item,), near=(item._replace(queries=None),))
     odd = Observation(worlds=400, numbers={(("session", item.item), c): np.full(400, 40.0)
                                     for c in ("users", "rows")})  # fmt: skip
@@ -173,9 +173,14 @@ def test_counts_are_held_to_no_law_that_they_need_not_keep():
         (Pair(name="p", linked=3), {"x": 8}, True, True),
         (Pair(name="p", linked=3), {"x": 9}, True, False),
         # Who comes instead may have the same item, which then does not move at all.
-        (Pair(name="p", other=PAIR_MAKERS["exchanges"](SIZES)[0].other), {"x": 7}, True, False),
         (
-            Pair(name="p", other=PAIR_MAKERS["exchanges"](SIZES)[0].other),
+            Pair(name="p", replacement=PAIR_MAKERS["exchanges"](SIZES)[0].replacement),
+            {"x": 7},
+            True,
+            False,
+        ),
+        (
+            Pair(name="p", replacement=PAIR_MAKERS["exchanges"](SIZES)[0].replacement),
             {"x": 4, "y": 1},
             True,
             True,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -90,11 +90,12 @@ class ReleasedWorlds:
 
 
 class Attacker:
-    """Makes the releases of an audit in a temporary folder and attacks their bundles.
+    """Makes the releases of an audit in a folder and attacks their bundles.
 
     `first` is the setting that is claimed. A subclass adds steps, and their tests.
     """
 
+    result_class: type[Audit] = Audit
     result: Audit
 
     def __init__(
@@ -119,9 +120,9 @@ class Attacker:
         settings = [self.first]
         for name in self.names:
             settings += standard_settings(name, noise=self.first.noise)
-        planned, skipped = self.plan([each for each in settings if self.only(each)])
+        planned, skipped = self.plan(list(filter(self.only, settings)))
         tests = self.count_tests(planned)
-        self.result = self.new_result(
+        self.result = self.result_class(
             mechanism=_text(self.first.mechanism), claim=self.claim(self.first),
             confidence=self.confidence, tests=tests, skipped=skipped,
         )  # fmt: skip
@@ -135,32 +136,29 @@ class Attacker:
             self.result.seconds = time.monotonic() - began
             if until_found and self.result.violations:
                 break
-        measured = {each.setting for each in self.result.measured}
-        released = [each.setting for each in planned if each.setting.name in measured]
+        measured = {measurement.setting for measurement in self.result.measured}
+        released = [plan.setting for plan in planned if plan.setting.name in measured]
         tables = dict.fromkeys(
             table for name in self.names for table in find_mechanism(name).tables
         )
         self.result.not_attacked = omissions(
             tables=list(tables),
-            attacked=[table for each in released for table in each.tables],
+            attacked=[table for setting in released for table in setting.tables],
             skipped=skipped,
-            mixed=not all(each.independent for each in released),
+            mixed=not all(setting.independent for setting in released),
         )
         return self.result
-
-    def new_result(self, **facts: Any) -> Audit:
-        return Audit(**facts)
 
     def count_tests(self, planned: list[PlannedSetting]) -> int:
         """The number of hypothesis tests, among which the audit divides its error probability.
 
         For each pair: samples in both directions, one run, own items.
         """
-        return sum((4 if each.setting.independent else 2) * len(each.pairs) for each in planned)
+        return sum((4 if plan.setting.independent else 2) * len(plan.pairs) for plan in planned)
 
     def steps(self, planned: list[PlannedSetting], alpha: float) -> list[Step]:
         """The attacks, one for each setting; every test has the level alpha."""
-        return [(partial(self.attack, each, alpha), sum(each.worlds)) for each in planned]
+        return [(partial(self.attack, plan, alpha), sum(plan.worlds)) for plan in planned]
 
     def path(self, name: str) -> Path:
         """A new path in the folder."""
@@ -177,8 +175,8 @@ class Attacker:
         return total
 
     def plan(self, settings: list[Setting]) -> tuple[list[PlannedSetting], list[str]]:
-        """The settings that the mechanism supports, with their pairs, and the names of the others."""
-        found, skipped = [], []
+        """The settings that the mechanism supports, planned, and why the others are skipped."""
+        planned, skipped = [], []
         for setting in settings:
             try:
                 plans, _ = self.plans(setting, {})
@@ -187,14 +185,14 @@ class Attacker:
                     raise
                 skipped.append(f"{setting.name}: {error}")
                 continue
-            pairs = setting.make_pairs({table: each.mechanism for table, each in plans.items()})
-            worlds = [self._worlds(pair, setting.more) for pair in pairs]
-            found.append(PlannedSetting(setting=setting, plans=plans, pairs=pairs, worlds=worlds))
-        return found, skipped
+            pairs = setting.make_pairs({table: plan.mechanism for table, plan in plans.items()})
+            worlds = [self._worlds(pair, setting.world_factor) for pair in pairs]
+            planned.append(PlannedSetting(setting=setting, plans=plans, pairs=pairs, worlds=worlds))
+        return planned, skipped
 
-    def _worlds(self, pair: Pair, more: int) -> int:
+    def _worlds(self, pair: Pair, factor: int) -> int:
         rows = max(1, len(pair.rows(0)), len(pair.rows(1)))
-        trials = self.trials * more
+        trials = self.trials * factor
         quick = pair.name.removesuffix(" for others") in (*QUICK, *COUNTED_PAIRS)
         most = trials * (ROWS_OF_QUICK if quick else ROWS) // rows
         return max(60, min(trials, most))
@@ -208,14 +206,13 @@ class Attacker:
             options[name] = files.get(name) or _one_key(name)
         if POOL in setting.files:
             options["fakes"] = max(0.2, FAKES * options[POOL]["query"].size)
-        kinds = setting.tables
         bounds = (
-            dict.fromkeys(kinds, setting.per_user)
+            dict.fromkeys(setting.tables, setting.per_user)
             if isinstance(setting.per_user, int)
             else setting.per_user
         )
         return plan_tables(
-            kinds,
+            setting.tables,
             mechanism=setting.mechanism,
             epsilon=setting.epsilon,
             delta=setting.delta,
@@ -225,16 +222,16 @@ class Attacker:
             options=options,
         )
 
-    def write_files(self, each: PlannedSetting) -> dict[str, Path]:
+    def write_files(self, planned: PlannedSetting) -> dict[str, Path]:
         """Writes the public files of a setting for its worlds."""
-        found = {}
-        for name in each.setting.files:
-            found[name] = self.path(f"{name}.tsv")
-            write_keys(found[name], each.pairs, each.worlds, urls=name == LISTS)
-        return found
+        paths = {}
+        for name in planned.setting.files:
+            paths[name] = self.path(f"{name}.tsv")
+            write_keys(paths[name], planned.pairs, planned.worlds, urls=name == LISTS)
+        return paths
 
-    def release(self, setting: Setting, log: Path, **more: Any) -> Path:
-        """Releases a log through `release` and returns the folder of the bundle."""
+    def release(self, setting: Setting, log: Path, options: Mapping[str, Any]) -> Path:
+        """The folder of the bundle that `release` makes of a log with the setting and further options."""
         self.result.releases += 1
         out = self.path("bundle")
         names = mechanisms_for(setting.tables, setting.mechanism)
@@ -250,7 +247,7 @@ class Attacker:
             noise=setting.noise,
             neighbours=setting.neighbours,
             **setting.options,
-            **more,
+            **options,
         )
         return out
 
@@ -258,18 +255,18 @@ class Attacker:
         """Releases a log of many worlds and attacks the bundle alone."""
         setting, pairs = planned.setting, planned.pairs
         self.say(f"attacking {setting.name}: {sum(planned.worlds)} worlds of {len(pairs)} pairs")
-        sides = [draw_below(2, count=many, entropy=self.entropy) for many in planned.worlds]
+        sides = [draw_below(2, count=worlds, entropy=self.entropy) for worlds in planned.worlds]
         log = self.path("log.parquet")
         ends = [
-            secrets_of(draw_below(26, count=many * SECRET, entropy=self.entropy))
-            for many in planned.worlds
+            secrets_of(draw_below(26, count=worlds * SECRET, entropy=self.entropy))
+            for worlds in planned.worlds
         ]
         write_log(log, pairs, sides, ends)
         files: dict[str, Any] = dict(self.write_files(planned))
         if POOL in files:
             keys = read_pools(files[POOL], tables=["query"], url="path")["query"].size
             files["fakes"] = FAKES * keys
-        bundle = load(self.release(setting, log, screen=False, **files))
+        bundle = load(self.release(setting, log, {"screen": False, **files}))
         self.result.worlds += sum(planned.worlds)
         claim = bundle.guarantee
         # The files on disk: `load` rejects tables of unexpected types, an attacker would not.
@@ -277,17 +274,27 @@ class Attacker:
         views = observe(tables, worlds=planned.worlds)
         for pair, view, side in zip(pairs, views, sides, strict=True):
             self.result.measured += measure(claim, setting, pair, view, side == 1, alpha)
-        own = (
-            many for pair, many in zip(pairs, planned.worlds, strict=True) if has_own_items(pair)
+        own_worlds = (
+            worlds
+            for pair, worlds in zip(pairs, planned.worlds, strict=True)
+            if has_own_items(pair)
         )
         self.result.attack_power.append(
             power_of_attack(
-                setting.name, worlds=max(planned.worlds), own=max(own, default=0),
+                setting.name, worlds=max(planned.worlds), own_worlds=max(own_worlds, default=0),
                 claim=claim.epsilon, delta=claim.delta, alpha=alpha,
                 independent=setting.independent,
             )
         )  # fmt: skip
         return ReleasedWorlds(bundle=bundle, tables=tables, views=views, sides=sides)
+
+
+class MoreOfSetting(TypedDict, total=False):
+    """What an audit may say of the setting to attack, besides its budget."""
+
+    neighbours: str
+    options: Mapping[str, Any]  # of the mechanisms
+    files: tuple[str, ...]  # options that name public lists, which the audit writes itself
 
 
 def audit(
@@ -304,14 +311,13 @@ def audit(
     until_found: bool = False,
     say: Callable[[str], None] = lambda _: None,
     attacker: type[Attacker] = Attacker,
-    **more: Any,
+    **more: Unpack[MoreOfSetting],
 ) -> Audit:
     """Attacks a mechanism at the claimed budget and at the audit's standard budgets.
 
-    `more` may hold `neighbours`, `options` of the mechanisms, and `files`: options that name public
-    lists, which the audit writes itself. `trials` is the number of worlds of each pair in each
-    release. `confidence` applies to the whole audit: with this probability all bounds hold at once.
-    `until_found` stops at the first violation; `attacker` may be one that also looks inside.
+    `trials` is the number of worlds of each pair in each release. `confidence` applies to the whole
+    audit: with this probability all bounds hold at once. `until_found` stops at the first violation;
+    `attacker` may be one that also looks inside.
     """
     if not 0.5 <= confidence < 1:
         raise UsageError(f"--confidence must lie between 0.5 and 1, not {confidence!r}")
@@ -324,7 +330,7 @@ def audit(
         delta=DELTA if delta is None else delta,
         per_user=1 if per_user is None else per_user,
         noise=noise,
-        **({} if tables is None else {"tables": tables}),
+        tables=tables,
         **more,
     )
     with tempfile.TemporaryDirectory() as folder:

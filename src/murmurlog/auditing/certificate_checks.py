@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from murmurlog.auditing.check import ROUNDING, is_same_version, require
+from murmurlog.auditing.check import ROUNDING, is_same_version, require, require_value
 from murmurlog.bundle.certificate import (
     ABOUT,
     ALL,
@@ -15,12 +15,14 @@ from murmurlog.bundle.certificate import (
     TEXT_KEYS,
     WINDOWS,
     Certificate,
+    TableClaim,
 )
 from murmurlog.bundle.read import stated_json
 from murmurlog.bundle.schema import NOTES, SEVERAL, WAYS
-from murmurlog.mechanisms import Rounds, parse
+from murmurlog.mechanisms import Mechanism, Rounds, parse
 from murmurlog.privacy import (
     Amounts,
+    Guarantee,
     amounts_of,
     compose,
     delta_of_limits,
@@ -40,6 +42,7 @@ from murmurlog.publishing.plan import (
 
 
 def check_certificate(root: Path, certificate: Certificate) -> str:
+    """Raises unless privacy.json is a complete certificate without contradictions or further keys."""
     stated = stated_json(root)
     extra = sorted(set(stated) - set(certificate.as_json()))
     require(not extra, f"privacy.json holds unknown keys: {', '.join(extra)}")
@@ -66,72 +69,42 @@ def _compared_texts(certificate: Certificate) -> bool:
 
 
 def _cost_of_keys(certificate: Certificate) -> float:
-    """What the keys of texts cost beyond what is stated, where the release compared whole texts."""
+    """The delta of keys of texts, which a release that compared whole texts does not state."""
     if not _compared_texts(certificate):
         return 0.0
     return (1 + math.exp(min(certificate.guarantee.epsilon, 700))) * KEY_DISTANCE
 
 
+def _parts(certificate: Certificate) -> list[tuple[Mechanism, Guarantee]]:
+    """The mechanism and the stated guarantee of each table."""
+    claims = certificate.tables.values()
+    return [(parse(claim.mechanism), claim.guarantee) for claim in claims]
+
+
 def check_guarantee(root: Path, certificate: Certificate) -> str:
+    """Raises unless the guarantee follows from the mechanisms' parameters; returns it."""
     total = certificate.guarantee
     require(total.notion != "none", "this bundle has NO privacy guarantee and claims none")
     require(total.delta < 1, "a delta of 1 promises nothing")
-    spared = _cost_of_keys(certificate)
+    keys_delta = _cost_of_keys(certificate)
     for name, claim in certificate.tables.items():
-        mechanism = parse(claim.mechanism)
-        require(
-            str(mechanism) == claim.mechanism,
-            f"{name}: {claim.mechanism} is not the canonical text of the mechanism {mechanism}",
-        )
-        require(name in mechanism.tables, f"{name}: {mechanism} makes no such table")
-        require(
-            {str(p): n for p in PROBABILITIES if (n := mechanism.passes(p)) is not None}
-            == dict(claim.passes),
-            f"{name}: `passes` is not what {mechanism} gives",
-        )
-        require(
-            set(claim.notes) <= NOTES
-            and all(n is None or type(n) in (int, float) for n in claim.notes.values()),
-            f"{name}: `notes` holds something other than numbers under known names",
-        )
-        require(
-            mechanism.parameters() == dict(claim.parameters),
-            f"{name}: the parameters are not those of {claim.mechanism}",
-        )
-        stated = claim.guarantee
-        proved = mechanism.guarantee(
-            epsilon=stated.epsilon, unit=total.unit, neighbours=total.neighbours
-        )
-        require(proved.notion == stated.notion, f"{name}: {claim.mechanism} is {proved.notion}")
-        require(
-            proved.delta <= stated.delta * ROUNDING + spared
-            and proved.plain_delta <= stated.plain_delta * ROUNDING + spared,
-            f"{name}: {claim.mechanism} has delta {proved.delta:.4g} at epsilon "
-            f"{stated.epsilon:.6g} per {total.unit}, not {stated.delta:.4g}",
-        )
-        require(
-            set(proved.assumptions) <= set(total.assumptions),
-            f"{name}: the proof needs assumptions that privacy.json does not state",
-        )
+        _check_claim(name, claim, total, keys_delta)
     public = set(certificate.tables) & set(SEVERAL)
     require(
         not certificate.by or not (public or "A4" in total.assumptions),
         "a release never splits these tables by a column",
     )
+    parts = _parts(certificate)
     if total.notion == "pdp":
-        declared, needed = (
-            certificate.declared_users,
-            [parse(claim.mechanism).parameters()["users"] for claim in certificate.tables.values()],
-        )
+        declared = certificate.declared_users
         require(
-            declared is not None and all(declared <= users for users in needed),
+            declared is not None
+            and all(declared <= mechanism.parameters()["users"] for mechanism, _ in parts),
             "probabilistic DP is computed for fewer users than are declared",
         )
-    summed = compose([claim.guarantee for claim in certificate.tables.values()])
+    summed = compose([guarantee for _, guarantee in parts])
     over = summed.epsilon > total.epsilon * ROUNDING or summed.delta > total.delta * ROUNDING
-    if len(certificate.tables) > 1 and over:  # then they share one account
-        claims = certificate.tables.values()
-        parts = [(parse(claim.mechanism), claim.guarantee) for claim in claims]
+    if len(parts) > 1 and over:  # then they share one account
         summed = total_of(parts, total.epsilon) or summed
     require(
         summed.unit == total.unit and summed.neighbours == total.neighbours,
@@ -140,11 +113,50 @@ def check_guarantee(root: Path, certificate: Certificate) -> str:
     require(
         summed.notion == total.notion
         and summed.epsilon <= total.epsilon * ROUNDING
-        and summed.delta <= total.delta * ROUNDING + spared
-        and summed.plain_delta <= total.plain_delta * ROUNDING + spared,
+        and summed.delta <= total.delta * ROUNDING + keys_delta
+        and summed.plain_delta <= total.plain_delta * ROUNDING + keys_delta,
         f"the tables add up to {summed}, more than the stated {total}",
     )
     return f"recomputed: {total}"
+
+
+def _check_claim(name: str, claim: TableClaim, total: Guarantee, keys_delta: float) -> None:
+    """Raises unless the claim of a table follows from its mechanism; deltas may lack `keys_delta`."""
+    mechanism = parse(claim.mechanism)
+    require(
+        str(mechanism) == claim.mechanism,
+        f"{name}: {claim.mechanism} is not the canonical text of the mechanism {mechanism}",
+    )
+    require(name in mechanism.tables, f"{name}: {mechanism} makes no such table")
+    require(
+        {str(p): n for p in PROBABILITIES if (n := mechanism.passes(p)) is not None}
+        == dict(claim.passes),
+        f"{name}: `passes` is not what {mechanism} gives",
+    )
+    require(
+        set(claim.notes) <= NOTES
+        and all(n is None or type(n) in (int, float) for n in claim.notes.values()),
+        f"{name}: `notes` holds something other than numbers under known names",
+    )
+    require(
+        mechanism.parameters() == dict(claim.parameters),
+        f"{name}: the parameters are not those of {claim.mechanism}",
+    )
+    stated = claim.guarantee
+    proved = mechanism.guarantee(
+        epsilon=stated.epsilon, unit=total.unit, neighbours=total.neighbours
+    )
+    require(proved.notion == stated.notion, f"{name}: {claim.mechanism} is {proved.notion}")
+    require(
+        proved.delta <= stated.delta * ROUNDING + keys_delta
+        and proved.plain_delta <= stated.plain_delta * ROUNDING + keys_delta,
+        f"{name}: {claim.mechanism} has delta {proved.delta:.4g} at epsilon "
+        f"{stated.epsilon:.6g} per {total.unit}, not {stated.delta:.4g}",
+    )
+    require(
+        set(proved.assumptions) <= set(total.assumptions),
+        f"{name}: the proof needs assumptions that privacy.json does not state",
+    )
 
 
 def check_windows(root: Path, certificate: Certificate) -> str:
@@ -185,17 +197,18 @@ def check_after(root: Path, certificate: Certificate) -> str:
         len(releases) <= booked["releases_before"],
         f"`after` names {len(releases)} releases, and {booked['releases_before']} were booked before",
     )
-    for table, known in keys.items():
-        claim = certificate.tables.get(table)
-        require(claim is not None, f"`after` states keys of a {table} table that is not there")
-        assert claim is not None
+    for table, count in keys.items():
+        claim = require_value(
+            certificate.tables.get(table),
+            f"`after` states keys of a {table} table that is not there",
+        )
         require(
             isinstance(parse(claim.mechanism), Rounds) and table != "itemset",
             f"{table}: {claim.mechanism} does not count keys of earlier releases",
         )
         require(
-            claim.rows >= known,
-            f"{table} has {claim.rows} rows, fewer than the {known} keys that each have a row",
+            claim.rows >= count,
+            f"{table} has {claim.rows} rows, fewer than the {count} keys that each have a row",
         )
     return f"{sum(keys.values())} known keys; earlier releases: {len(releases)}"
 
@@ -214,8 +227,7 @@ def check_budget(root: Path, certificate: Certificate) -> str:
         _same(limits, computed) and delta_of_limits(limits, epsilon=epsilon) <= delta,
         f"the rectangle is not that of a cap of epsilon {cap['epsilon']:.6g}, delta {cap['delta']:.3g}",
     )
-    claims = certificate.tables.values()
-    parts = [(parse(claim.mechanism), claim.guarantee) for claim in claims]
+    parts = _parts(certificate)
     loss = join_losses(losses_of(parts))
     keys = "keys" in certificate.sampler
     distance = distance_of((mechanism for mechanism, _ in parts), keys=keys)
@@ -237,6 +249,7 @@ def _same(stated: Amounts, proved: Amounts) -> bool:
 
 
 def check_noise(root: Path, certificate: Certificate) -> str:
+    """Raises unless the noise was drawn as a private release draws it, as far as the certificate states."""
     require(certificate.private, "the noise was drawn from a known seed: this is NOT private")
     require(
         certificate.sampler.get("entropy") == ENTROPY[certificate.private],
@@ -250,9 +263,7 @@ def check_noise(root: Path, certificate: Certificate) -> str:
         and certificate.sampler.get("keys", TEXT_KEYS) == TEXT_KEYS,
         f"the statement on the noise does not consist of {', '.join(sorted(facts))}",
     )
-    proved = drawn_with(
-        [parse(c.mechanism) for c in certificate.tables.values()], certificate.guarantee
-    )
+    proved = drawn_with([mechanism for mechanism, _ in _parts(certificate)], certificate.guarantee)
     require(
         certificate.sampler["method"] == METHOD
         and math.isclose(

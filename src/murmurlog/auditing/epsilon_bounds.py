@@ -83,16 +83,16 @@ def least_by_guesses(
 ) -> float:
     """The lower bound on epsilon by one run; wrong with probability at most alpha."""
 
-    def refuted(epsilon: float) -> bool:
+    def is_refuted(epsilon: float) -> bool:
         return (
             p_value(canaries=canaries, guesses=guesses, right=right, epsilon=epsilon, delta=delta)
             < alpha
         )
 
-    if not guesses or not refuted(0.0):
+    if not guesses or not is_refuted(0.0):
         return 0.0
     low, high = 0.0, MOST_EPSILON
     while high - low > 1e-4:
         middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
+        low, high = (middle, high) if is_refuted(middle) else (low, middle)
     return low

@@ -9,7 +9,13 @@ from typing import Any
 
 from murmurlog.auditing.epsilon_bounds import least_by_guesses, loss, lower_bound
 from murmurlog.auditing.neighbouring_logs import OWN, Pair
-from murmurlog.auditing.observer import Flags, Observation, best_events, make_guesses, shows_own
+from murmurlog.auditing.observer import (
+    Flags,
+    Observation,
+    best_events,
+    make_guesses,
+    own_items_published,
+)
 from murmurlog.auditing.settings import Setting
 from murmurlog.privacy import Guarantee
 
@@ -23,7 +29,7 @@ class Measurement:
 
     setting: str
     pair: str
-    way: str  # "samples, with" or "without" the user, or "one run"
+    method: str  # "samples, with" or "without" the user, "one run", or "own items"
     claim: float
     delta: float
     least: float  # lower bound on epsilon
@@ -39,7 +45,7 @@ class Measurement:
         return {
             "setting": self.setting,
             "pair": self.pair,
-            "way": self.way,
+            "way": self.method,
             "epsilon_claimed": self.claim,
             "delta_claimed": self.delta,
             "epsilon_at_least": self.least,
@@ -62,11 +68,12 @@ def measure(
         "setting": setting.name, "pair": pair.name, "claim": epsilon, "delta": delta,
         "linked": pair.linked,
     }  # fmt: skip
-    found = []
+    measurements = []
     if setting.independent:
-        found += [
+        samples = "samples" if pair.replacement else "samples, {} the user"
+        measurements += [
             Measurement(
-                way=f"samples, {event.direction} the user" if not pair.other else "samples",
+                method=samples.format(event.direction),
                 least=event.counts.least(delta=delta, alpha=alpha),
                 near=event.counts.near(delta=delta),
                 most=event.counts.most(delta=delta, alpha=alpha),
@@ -78,25 +85,28 @@ def measure(
     least = least_by_guesses(
         canaries=score.canaries, guesses=score.guesses, right=score.right, delta=delta, alpha=alpha
     )
-    found.append(Measurement(way="one run", least=least, **shared))
+    measurements.append(Measurement(method="one run", least=least, **shared))
     # An item is published at most as often as it passes its threshold, independently in each world.
     if has_own_items(pair):
-        found.append(_own(shows_own(view), inside, alpha, shared))
-    return found
+        measurements.append(_measure_own_items(own_items_published(view), inside, alpha, shared))
+    return measurements
 
 
 def has_own_items(pair: Pair) -> bool:
     """Whether the one user has items that nobody else can enter."""
-    texts = (text or "" for row in pair.one for text in (row.query, row.url))
+    texts = (text or "" for row in pair.target for text in (row.query, row.url))
     return pair.secret and any(text.startswith(OWN) for text in texts)
 
 
-def _own(shown: Flags, inside: Flags, alpha: float, shared: Mapping[str, Any]) -> Measurement:
-    """The bound by items that only the user has: without the user they appear with less than 2^-90."""
-    hits, trials = int((shown & inside).sum()), int(inside.sum())
+def _measure_own_items(
+    published: Flags, inside: Flags, alpha: float, shared: Mapping[str, Any]
+) -> Measurement:
+    """The bound by items that only the one user has: without that user they appear with a probability
+    of less than 2^-90."""
+    hits, trials = int((published & inside).sum()), int(inside.sum())
     p, delta = lower_bound(hits, trials, alpha), float(shared["delta"])
     return Measurement(
-        way=f"own items, {hits} of {trials} show, at least {p:.3g}",
+        method=f"own items, {hits} of {trials} show, at least {p:.3g}",
         least=loss(p, GUESSED, delta),
         **shared,
     )

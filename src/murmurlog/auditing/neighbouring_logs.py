@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 LETTERS = 6  # of a world's name: one for the pair, the others for the world
 START = datetime(2026, 1, 1)
 APART = 9  # seconds between a user's searches
-USER = "v"  # the one user in whom neighbouring logs differ
+USER = "v"  # the target: the one user in whom neighbouring logs differ
 FIRST = "items at the first threshold"
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 OWN = ("mine", "own")  # prefixes of queries and urls that only the one user has ...
@@ -38,7 +38,10 @@ class Search(NamedTuple):
     url: str | None = None
 
 
-class Known(NamedTuple):
+Searches = tuple[Search, ...]
+
+
+class KnownCount(NamedTuple):
     """An item of a table and its true numbers of users: without the one user, and with it."""
 
     table: str
@@ -52,21 +55,22 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two neighbouring logs: the other users with the one user, and with its replacement if any."""
+    """Two neighbouring logs: the other users with the target, the one user in whom the logs differ, and
+    with the target's replacement if any."""
 
     name: str
-    others: tuple[Search, ...] = ()
-    one: tuple[Search, ...] = ()
-    other: tuple[Search, ...] = ()  # the searches of the user who replaces the one user
+    others: Searches = ()
+    target: Searches = ()
+    replacement: Searches = ()  # the searches of the user who replaces the target
     linked: int = 1  # how many ids differ: more than one is for group privacy
-    listed: bool = True  # its queries and urls are in the public pools and lists, if there are any
-    secret: bool = True  # the one user's own items are not in public pools and lists
-    counts: tuple[Known, ...] = ()  # items that always pass: their counts test the noise
-    near: tuple[Known, ...] = ()  # items that pass about half of the time: their frequency tests it
+    in_pools: bool = True  # its queries and urls are in public pools and lists, if there are any
+    secret: bool = True  # the target's own items are not in public pools and lists
+    counts: tuple[KnownCount, ...] = ()  # items that always pass: their counts test the noise
+    near: tuple[KnownCount, ...] = ()  # pass about half of the time: their frequency tests it
 
-    def rows(self, side: int) -> tuple[Search, ...]:
-        """Side 1: with the one user. Side 0: without it, or with its replacement."""
-        return self.others + (self.one if side else self.other)
+    def rows(self, side: int) -> Searches:
+        """Side 1: with the target. Side 0: without it, or with its replacement."""
+        return self.others + (self.target if side else self.replacement)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,52 +85,52 @@ class Sizes:
     first: int = 1  # items of fewer users are dropped before the noise
 
 
-def history(user: str, items: Sequence[str], *, start: int = 0, step: int = APART) -> list[Search]:
+def history(user: str, items: Sequence[str], *, start: int = 0, step: int = APART) -> Searches:
     """The searches of one user, one after the other; `step` 0: all at the same time."""
-    return [Search(user, item, (start + n) * step) for n, item in enumerate(items)]
+    return tuple(Search(user, item, (start + n) * step) for n, item in enumerate(items))
 
 
-def crowd(size: int, items: Sequence[str], *, name: str = "o", **more: int) -> tuple[Search, ...]:
+def crowd(size: int, items: Sequence[str], *, name: str = "o", step: int = APART) -> Searches:
     """The searches of `size` users with the same items."""
-    return tuple(row for n in range(size) for row in history(f"{name}{n}", items, **more))
+    return tuple(row for n in range(size) for row in history(f"{name}{n}", items, step=step))
 
 
-def numbered(name: str, count: int) -> list[str]:
-    return [f"{name}{n}" for n in range(count)]
+def name_items(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{n}" for n in range(count)]
 
 
-def known_counts(users: int, item: str = "ours0") -> tuple[Known, ...]:
+def known_counts(users: int, item: str = "ours0") -> tuple[KnownCount, ...]:
     """A query of `users` other users and the one user; its single word is a keyword."""
-    return tuple(Known(table, item, (users, users + 1)) for table in ("query", "keyword"))
+    return tuple(KnownCount(table, item, (users, users + 1)) for table in ("query", "keyword"))
 
 
 def pairs_of_queries(s: Sizes) -> list[Pair]:
     """Pairs that differ by one user's queries."""
-    mine, ours, late = numbered("mine", s.d), numbered("ours", s.d), numbered("late", s.d)
+    mine, ours, late = name_items("mine", s.d), name_items("ours", s.d), name_items("late", s.d)
     # Half of them outside of a pool, so that a bound of each part alone is seen.
-    many = numbered("many", 2 * s.d) + numbered(AWAY, 2 * s.d)
-    groups = [numbered(f"rare{n}x", s.d) for n in range(3)]
+    many = name_items("many", 2 * s.d) + name_items(AWAY, 2 * s.d)
+    groups = [name_items(f"rare{n}x", s.d) for n in range(3)]
     behind = [
         row for n, rare in enumerate(groups) for row in crowd(4, [*rare, *ours], name=f"g{n}x")
     ]
     return [
-        Pair(name="new items", one=(*history(USER, mine),)),
-        Pair(name="one new item", one=(*history(USER, mine[:1]),)),
+        Pair(name="new items", target=history(USER, mine)),
+        Pair(name="one new item", target=history(USER, mine[:1])),
         Pair(
             name="items at the threshold",
             others=crowd(s.near - 1, ours),
-            one=(*history(USER, ours),),
+            target=history(USER, ours),
             near=known_counts(s.near - 1),
         ),
         Pair(
             name="items below the threshold",
             others=crowd(s.below, ours),
-            one=(*history(USER, ours),),
+            target=history(USER, ours),
         ),
         Pair(
             name="items of many",
             others=crowd(s.sure, ours),
-            one=(*history(USER, ours),),
+            target=history(USER, ours),
             counts=known_counts(s.sure),
         ),
         *_at_the_first_threshold(s, ours),
@@ -137,37 +141,37 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
                 for n in range(4)
                 for row in crowd(s.sure, many[n * s.d : (n + 1) * s.d], name=f"h{n}x")
             ),
-            one=(*history(USER, many),),
+            target=history(USER, many),
         ),
         Pair(
             name="the same query again and again",
             others=crowd(s.sure, ours[:1]),
-            one=(*history(USER, ours[:1] * 20),),
+            target=history(USER, ours[:1] * 20),
         ),
-        Pair(name="its own item again and again", one=(*history(USER, mine[:1] * 20),)),
+        Pair(name="its own item again and again", target=history(USER, mine[:1] * 20)),
         Pair(
             name="ties that steer bounds",
             others=crowd(s.sure, ours + late, step=0),
-            one=(*history(USER, ours, step=0),),
+            target=history(USER, ours, step=0),
         ),
         Pair(
             name="rare items before common ones",
             others=(*behind, *crowd(s.sure, ours)),
-            one=(*history(USER, [item for rare in groups for item in rare]),),
+            target=history(USER, [item for rare in groups for item in rare]),
         ),
         Pair(
             name="items beyond the others' bounds",
             others=crowd(s.crowd, ours + late[:1]),
-            one=(*history(USER, late[:1]),),
+            target=history(USER, late[:1]),
         ),
         Pair(
             name="an item that is left alone",
             others=crowd(s.crowd, ours[1:]),
-            one=(*history(USER, mine[:1] + ours[1:]),),
+            target=history(USER, mine[:1] + ours[1:]),
         ),
         Pair(
             name="three ids that are one person's",
-            one=tuple(row for n in range(3) for row in history(f"{USER}{n}", mine[:1])),
+            target=tuple(row for n in range(3) for row in history(f"{USER}{n}", mine[:1])),
             linked=3,
         ),
     ]
@@ -178,37 +182,35 @@ def _at_the_first_threshold(s: Sizes, items: Sequence[str]) -> list[Pair]:
     if s.first < 2:
         return []
     others = crowd(s.first - 1, items)
-    return [Pair(name=FIRST, others=others, one=(*history(USER, items),))]
+    return [Pair(name=FIRST, others=others, target=history(USER, items))]
 
 
 def pairs_of_exchanges(s: Sizes) -> list[Pair]:
     """Pairs in which one user replaces another."""
-    mine, ours, late = numbered("mine", s.d), numbered("ours", s.d), numbered("late", s.d)
+    mine, ours, late = name_items("mine", s.d), name_items("ours", s.d), name_items("late", s.d)
     return [
         Pair(
-            name="new items for others",
-            one=(*history(USER, mine),),
-            other=(*history(USER, late),),
+            name="new items for others", target=history(USER, mine), replacement=history(USER, late)
         ),
         Pair(
             name="items of many for others",
             others=(*crowd(s.sure, ours), *crowd(s.sure, late, name="p")),
-            one=(*history(USER, ours),),
-            other=(*history(USER, late),),
+            target=history(USER, ours),
+            replacement=history(USER, late),
             counts=known_counts(s.sure),
         ),
         Pair(
             name="items at the threshold for others",
             others=(*crowd(s.near - 1, ours), *crowd(s.near - 1, late, name="p")),
-            one=(*history(USER, ours),),
-            other=(*history(USER, late),),
+            target=history(USER, ours),
+            replacement=history(USER, late),
             near=known_counts(s.near - 1),
         ),
         Pair(
             name="new items for items of many",
             others=crowd(s.sure, ours),
-            one=(*history(USER, mine),),
-            other=(*history(USER, ours),),
+            target=history(USER, mine),
+            replacement=history(USER, ours),
         ),
     ]
 
@@ -218,48 +220,46 @@ def pairs_of_clicks(s: Sizes) -> list[Pair]:
     ours = [Search(f"o{n}", "ours", 0, "known") for n in range(s.sure)]
     some = [row if n < s.near - 1 else row._replace(url=None) for n, row in enumerate(ours)]
 
-    def clicked(users: int) -> Known:
-        return Known("click", "ours|.org/known", (users, users + 1))
+    def known_click(users: int) -> KnownCount:
+        return KnownCount("click", "ours|.org/known", (users, users + 1))
 
     return [
         Pair(name="a url of its own for a common query", others=(*ours,),
-             one=(Search(USER, "ours", 0, "own0"),)),
-        Pair(name="clicks on an unpublished query", one=(Search(USER, "mine0", 0, "own0"),)),
-        Pair(name="a click of many", others=(*ours,), one=(Search(USER, "ours", 0, "known"),),
-             counts=(clicked(s.sure), *known_counts(s.sure, "ours"))),
+             target=(Search(USER, "ours", 0, "own0"),)),
+        Pair(name="clicks on an unpublished query", target=(Search(USER, "mine0", 0, "own0"),)),
+        Pair(name="a click of many", others=(*ours,), target=(Search(USER, "ours", 0, "known"),),
+             counts=(known_click(s.sure), *known_counts(s.sure, "ours"))),
         Pair(name="a click at the threshold", others=(*some,),
-             one=(Search(USER, "ours", 0, "known"),), near=(clicked(s.near - 1),)),
+             target=(Search(USER, "ours", 0, "known"),), near=(known_click(s.near - 1),)),
         Pair(name="a click of many, again and again", others=(*ours,),
-             one=tuple(Search(USER, "ours", n, "known") for n in range(20))),
+             target=tuple(Search(USER, "ours", n, "known") for n in range(20))),
     ]  # fmt: skip
 
 
 def pairs_of_sessions(s: Sizes) -> list[Pair]:
     """Pairs that differ by one user's sessions."""
 
-    def known_sessions(users: int, queries: int | None) -> tuple[Known, ...]:
-        items = {"session": "ours0 ours1", "pair": "ours0|ours1"}
-        return tuple(
-            Known(table, item, (users, users + 1), queries=queries) for table, item in items.items()
-        )
+    def known_sessions(users: int, queries: int | None) -> tuple[KnownCount, ...]:
+        session = KnownCount("session", "ours0 ours1", (users, users + 1), queries=queries)
+        return (session, session._replace(table="pair", item="ours0|ours1"))
 
     return [
-        Pair(name="a session of its own", one=(*history(USER, ["mine0", "mine1", "mine2"]),)),
+        Pair(name="a session of its own", target=history(USER, ["mine0", "mine1", "mine2"])),
         Pair(name="a session at the threshold", others=crowd(s.near - 1, ["ours0", "ours1"]),
-             one=(*history(USER, ["ours0", "ours1"]),), near=known_sessions(s.near - 1, None)),
+             target=history(USER, ["ours0", "ours1"]), near=known_sessions(s.near - 1, None)),
         Pair(name="a session of many", others=crowd(s.sure, ["ours0", "ours1"]),
-             one=(*history(USER, ["ours0", "ours1"]),), counts=known_sessions(s.sure, 2)),
+             target=history(USER, ["ours0", "ours1"]), counts=known_sessions(s.sure, 2)),
         Pair(name="a session of many that goes on", others=crowd(s.sure, ["ours0", "ours1"]),
-             one=(*history(USER, ["ours0", "ours1", "mine0"]),)),
+             target=history(USER, ["ours0", "ours1", "mine0"])),
         Pair(name="a session of equal queries", others=crowd(s.sure, ["ours0", "ours1"]),
-             one=(*history(USER, ["ours0"] * 12 + ["ours1"] + ["ours0"] * 12),)),
+             target=history(USER, ["ours0"] * 12 + ["ours1"] + ["ours0"] * 12)),
         Pair(name="more sessions than are kept",
              others=tuple(row for n in range(5)
                           for row in crowd(s.sure, [f"ours{n}", f"late{n}"], name=f"k{n}x")),
-             one=tuple(row for n in range(5)
+             target=tuple(row for n in range(5)
                        for row in history(USER, [f"ours{n}", f"late{n}"], start=n * 20_000))),
         Pair(name="the same session on many days", others=crowd(s.sure, ["ours0", "ours1"]),
-             one=tuple(row for n in range(10)
+             target=tuple(row for n in range(10)
                        for row in history(USER, ["ours0", "ours1"], start=n * 20_000))),
     ]  # fmt: skip
 
@@ -267,30 +267,30 @@ def pairs_of_sessions(s: Sizes) -> list[Pair]:
 def pairs_of_logs(s: Sizes) -> list[Pair]:
     """Pairs that differ by one user's rows of queries with clicks."""
 
-    def clicks(user: str, items: Sequence[str]) -> list[Search]:
-        return [Search(user, item, n * APART, item) for n, item in enumerate(items)]
+    def clicks(user: str, items: Sequence[str]) -> Searches:
+        return tuple(row._replace(url=row.query) for row in history(user, items))
 
-    ours = [f"ours{n}" for n in range(s.d)]
-    crowds = {
-        n: [row for i in range(n) for row in clicks(f"o{i}", ours)] for n in (s.near - 1, s.sure)
-    }
+    ours = name_items("ours", s.d)
+    near, sure = (
+        tuple(row for i in range(n) for row in clicks(f"o{i}", ours)) for n in (s.near - 1, s.sure)
+    )
 
-    def shared(users: int) -> tuple[Known, ...]:
-        return (Known("log", "ours0|.org/ours0", (users, users + 1), "rows"),)
+    def known_rows(users: int) -> tuple[KnownCount, ...]:
+        return (KnownCount("log", "ours0|.org/ours0", (users, users + 1), "rows"),)
 
     return [
-        Pair(name="new clicks", one=(*clicks(USER, numbered("mine", s.d)),)),
-        Pair(name="clicks at the threshold", others=(*crowds[s.near - 1],),
-             one=(*clicks(USER, ours),), near=shared(s.near - 1)),
-        Pair(name="clicks of many", others=(*crowds[s.sure],), one=(*clicks(USER, ours),),
-             counts=shared(s.sure)),
-        Pair(name="clicks of many and new ones", others=(*crowds[s.sure],),
-             one=(*clicks(USER, ["mine0", *ours]),)),
+        Pair(name="new clicks", target=clicks(USER, name_items("mine", s.d))),
+        Pair(name="clicks at the threshold", others=near,
+             target=clicks(USER, ours), near=known_rows(s.near - 1)),
+        Pair(name="clicks of many", others=sure, target=clicks(USER, ours),
+             counts=known_rows(s.sure)),
+        Pair(name="clicks of many and new ones", others=sure,
+             target=clicks(USER, ["mine0", *ours])),
     ]  # fmt: skip
 
 
 def exchange(pair: Pair) -> Pair:
-    """The pair in which a user replaces the one user and does the same with other items."""
+    """The pair in which another user replaces the target and does the same with other items."""
 
     def elsewhere(row: Search, user: str) -> Search:
         return row._replace(user=user, query=f"b{row.query}", url=row.url and f"b{row.url}")
@@ -299,7 +299,7 @@ def exchange(pair: Pair) -> Pair:
         pair,
         name=f"{pair.name} for others",
         others=(*pair.others, *(elsewhere(row, f"b{row.user}") for row in pair.others)),
-        other=tuple(elsewhere(row, row.user) for row in pair.one),
+        replacement=tuple(elsewhere(row, row.user) for row in pair.target),
     )
 
 
@@ -379,8 +379,8 @@ def _tile(
         texts = pa.array([value and after + value for value in values] * len(names), pa.string())
         parts = [world, texts]
         if ends is not None and any(value and value.startswith(OWN) for value in values):
-            own = np.array([bool(value and value.startswith(OWN)) for value in values])
-            end = np.where(np.tile(own, len(names)), np.repeat(ends, len(rows)), "")
+            is_own = np.array([bool(value and value.startswith(OWN)) for value in values])
+            end = np.where(np.tile(is_own, len(names)), np.repeat(ends, len(rows)), "")
             parts.append(pa.array(end.astype(object), pa.string()))
         return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
 
@@ -397,16 +397,18 @@ def _tile(
 
 
 def write_keys(path: Path, pairs: Sequence[Pair], worlds: Sequence[int], *, urls: bool) -> None:
-    """Writes every query of the listed pairs in all worlds: as a pool or, with urls, as lists."""
+    """Writes the queries of pairs that are in public pools, in all worlds: as a pool or, with urls, as lists."""
     lines = []
-    for number, (pair, many) in enumerate(zip(pairs, worlds, strict=True)):
-        found = {
+    for number, (pair, count) in enumerate(zip(pairs, worlds, strict=True)):
+        if not pair.in_pools:
+            continue
+        keys = {
             (row.query, row.url)
             for side in (0, 1)
             for row in pair.rows(side)
-            if pair.listed and (row.url is not None or not urls) and not row.query.startswith(AWAY)
+            if (row.url is not None or not urls) and not row.query.startswith(AWAY)
         }
-        for name in names_of(number, many):
-            for query, url in sorted(found, key=str):
+        for name in names_of(number, count):
+            for query, url in sorted(keys, key=str):
                 lines.append(f"{name}{query}" + (f"\t{name}.org/{url}" if urls else ""))
     path.write_text("\n".join(dict.fromkeys(lines)) + "\n", encoding="utf-8")

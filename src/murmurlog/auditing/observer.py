@@ -1,4 +1,4 @@
-"""What an attacker sees of each world in a bundle, and the event that best separates the two sides.
+"""What a bundle shows an attacker of each world, and the event that best separates the two sides.
 
 The attacker sees published tables only. On the training worlds, whose side it knows, it searches for
 the best event; on the other worlds the event is counted (`Counts`). The search itself therefore
@@ -39,22 +39,23 @@ class Observation:
 
 def observe(tables: Mapping[str, pa.Table], *, worlds: Sequence[int]) -> list[Observation]:
     """The published numbers of every pair's worlds."""
-    found: list[dict[tuple[Item, str], Floats]] = [{} for _ in worlds]
+    by_pair: list[dict[tuple[Item, str], Floats]] = [{} for _ in worlds]
     for name, table in tables.items():
         numeric = [f.name for f in table.schema if _is_number(f.type)]
         values = [np.asarray(table[c].to_pylist(), dtype=np.float64) for c in numeric]
         for row, (world, item) in enumerate(_keys(table)):
             pair, number = place_of(world)
-            for column, numbers in zip((*numeric, "rows"), (*values, None), strict=True):
+            for column, cells in zip((*numeric, "rows"), (*values, None), strict=True):
                 key = ((name, item), column)
-                if key not in found[pair]:
-                    found[pair][key] = np.full(worlds[pair], np.nan)
-                at = found[pair][key]
-                value = 1.0 if numbers is None else numbers[row]
+                if key not in by_pair[pair]:
+                    by_pair[pair][key] = np.full(worlds[pair], np.nan)
+                at = by_pair[pair][key]
+                value = 1.0 if cells is None else cells[row]
                 # A log has several rows of the same item; their values are summed.
                 at[number] = value if math.isnan(at[number]) else at[number] + value
     return [
-        Observation(numbers=each, worlds=many) for each, many in zip(found, worlds, strict=True)
+        Observation(numbers=numbers, worlds=count)
+        for numbers, count in zip(by_pair, worlds, strict=True)
     ]
 
 
@@ -79,15 +80,15 @@ def _keys(table: pa.Table) -> Iterator[tuple[str, str]]:
         yield world, without_secret("|".join(texts).replace(world, ""))
 
 
-def shows_own(view: Observation) -> Flags:
+def own_items_published(view: Observation) -> Flags:
     """The worlds that publish an item which only the one user has."""
-    found = np.zeros(view.worlds, bool)
+    worlds = np.zeros(view.worlds, bool)
     for ((_, item), column), values in view.numbers.items():
         if column == "rows" and any(
             part.startswith(OWN) for part in re.split(r"[| ]|\.org/", item)
         ):
-            found |= ~np.isnan(values)
-    return found
+            worlds |= ~np.isnan(values)
+    return worlds
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -100,15 +101,15 @@ def scores(view: Observation, inside: Flags, training: Flags) -> list[Floats]:
     """
     items = sorted({item for item, _ in view.numbers})
     columns = sorted({column for _, column in view.numbers})
-    made: list[Floats] = []
+    candidates: list[Floats] = []
     for column in columns:
         parts: list[list[Floats]] = [[], [], [], []]
         for item in items:
             value = view.of(item, column)
             here = ~np.isnan(value)
-            known = value[training & here]
-            middle = float(np.median(known)) if len(known) else 0.0
-            floor = float(known.min()) - 1 if len(known) else 0.0
+            values = value[training & here]
+            middle = float(np.median(values)) if len(values) else 0.0
+            floor = float(values.min()) - 1 if len(values) else 0.0
             full = np.where(here, value, floor)
             # For each item: presence, above or below the median, distance from it, binary precision.
             for part, number in zip(
@@ -121,13 +122,13 @@ def scores(view: Observation, inside: Flags, training: Flags) -> list[Floats]:
                 ),
                 strict=True,
             ):
-                part.append(_signed(number, inside, training))
-        made += [np.sum(part, axis=0) for part in parts if part]
-    made.append(_odds(view, items, columns, inside, training))
-    return [score for score in made if score[training].min() < score[training].max()]
+                part.append(_orient(number, inside, training))
+        candidates += [np.sum(part, axis=0) for part in parts if part]
+    candidates.append(_odds(view, items, columns, inside, training))
+    return [score for score in candidates if score[training].min() < score[training].max()]
 
 
-def _signed(number: Floats, inside: Flags, training: Flags) -> Floats:
+def _orient(number: Floats, inside: Flags, training: Flags) -> Floats:
     """The number with the sign that makes it larger with the one user."""
     including, excluding = number[training & inside], number[training & ~inside]
     if not len(including) or not len(excluding):
@@ -136,14 +137,14 @@ def _signed(number: Floats, inside: Flags, training: Flags) -> Floats:
 
 
 def _fineness(values: Floats) -> Floats:
-    """The number of binary places after the point, 0 for whole numbers: floating point leaks by it."""
-    found = np.zeros(len(values))
+    """The number of binary places after the point, 0 for whole numbers: noise in floating point leaks by it."""
+    places = np.zeros(len(values))
     broken = values != np.rint(values)
     mantissa, exponent = np.frexp(values[broken])
     whole = (mantissa * 2.0**53).astype(np.int64)
     trailing = np.log2((whole & -whole).astype(np.float64))
-    found[broken] = np.maximum(0.0, 53 - trailing - exponent)
-    return found
+    places[broken] = np.maximum(0.0, 53 - trailing - exponent)
+    return places
 
 
 def _odds(
@@ -180,11 +181,11 @@ class Event:
 def best_events(view: Observation, inside: Flags, *, delta: float) -> list[Event]:
     """The best event found for each direction."""
     training = np.arange(view.worlds) % TRAINING == 0
-    made = scores(view, inside, training)
-    found = []
+    candidates = scores(view, inside, training)
+    events = []
     for direction, side in (("with", inside), ("without", ~inside)):
         best, chosen = -1.0, np.zeros(view.worlds, bool)
-        for score in made:
+        for score in candidates:
             towards = score if direction == "with" else -score
             for cut in _cuts(towards[training]):
                 hits = towards >= cut
@@ -192,8 +193,8 @@ def best_events(view: Observation, inside: Flags, *, delta: float) -> list[Event
                 least = count_hits(hits, side, training).least(delta=delta, alpha=0.05)
                 if least > best:
                     best, chosen = least, hits
-        found.append(Event(direction=direction, counts=count_hits(chosen, side, ~training)))
-    return found
+        events.append(Event(direction=direction, counts=count_hits(chosen, side, ~training)))
+    return events
 
 
 def _cuts(values: Floats) -> Floats:
@@ -228,25 +229,25 @@ def make_guesses(view: Observation, inside: Flags) -> Guesses:
     The rule is learned on the training worlds.
     """
     training = np.arange(view.worlds) % TRAINING == 0
+    canaries = int((~training).sum())
     best, rule = -math.inf, None
     for score in scores(view, inside, training):
         for low, high in _tails(score[training]):
-            said = (score <= low) | (score >= high)
+            guessed = (score <= low) | (score >= high)
             right = (score >= high) == inside
-            n = int((said & training).sum())
-            good = int((said & right & training).sum())
+            n = int((guessed & training).sum())
+            good = int((guessed & right & training).sum())
             gain = (good / n - 0.5) * math.sqrt(n) if n else -math.inf
             # A few reliable guesses prove more than many uncertain ones.
             share = (good + 1) / (n + 2)
             worth = math.log(share / (1 - share)) - 3 / math.sqrt(n) if gain > 0 else -math.inf
             if worth > best:
-                best, rule = worth, (said & ~training, right)
+                best, rule = worth, (guessed & ~training, right)
     if rule is None:
-        return Guesses(canaries=int((~training).sum()), guesses=0, right=0)
-    said, right = rule
-    return Guesses(
-        canaries=int((~training).sum()), guesses=int(said.sum()), right=int((said & right).sum())
-    )
+        return Guesses(canaries=canaries, guesses=0, right=0)
+    guessed, right = rule
+    hits = int((guessed & right).sum())
+    return Guesses(canaries=canaries, guesses=int(guessed.sum()), right=hits)
 
 
 def _tails(values: Floats) -> Iterator[tuple[float, float]]:

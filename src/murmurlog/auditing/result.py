@@ -1,4 +1,4 @@
-"""The result of an audit: every attack with its outcome, what would have been seen, what was left out."""
+"""The result of an audit: every attack with its outcome, the power of attacks, and what was not attacked."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,25 +28,25 @@ class Audit:
     def violations(self) -> list[str]:
         """One sentence for each violation."""
         return [
-            f"{each.setting}, {each.pair} ({each.way}): claimed {each.claim:.4g}, "
-            f"measured at least {each.least:.3g} at delta {each.delta:.3g}"
-            for each in self.measured
-            if each.violates
+            f"{m.setting}, {m.pair} ({m.method}): claimed {m.claim:.4g}, "
+            f"measured at least {m.least:.3g} at delta {m.delta:.3g}"
+            for m in self.measured
+            if m.violates
         ]
 
     @property
     def best(self) -> Measurement | None:
         """The attack with the largest bound relative to the claim; single ids only."""
         return max(
-            (each for each in self.measured if each.linked == 1),
-            key=lambda each: each.least / each.claim,
+            (m for m in self.measured if m.linked == 1),
+            key=lambda m: m.least / m.claim,
             default=None,
         )
 
     def at(self, setting: str) -> Measurement | None:
         """The attack with the largest bound at a setting; single ids only."""
         here = [m for m in self.measured if m.setting == setting and m.linked == 1]
-        return max(here, key=lambda each: each.least, default=None)
+        return max(here, key=lambda m: m.least, default=None)
 
     def sentence(self) -> str:
         """The verdict: a violation, or that none was found."""
@@ -70,8 +70,8 @@ class Audit:
             "worlds": self.worlds,
             "releases": self.releases,
             "seconds": round(self.seconds, 1),
-            "measured": [each.as_json() for each in self.measured],
-            "attack_power": [each.as_json() for each in self.attack_power],
-            "not_attacked": [each.as_json() for each in self.not_attacked],
+            "measured": [measurement.as_json() for measurement in self.measured],
+            "attack_power": [power.as_json() for power in self.attack_power],
+            "not_attacked": [omission.as_json() for omission in self.not_attacked],
             "not_offered": self.skipped,
         }

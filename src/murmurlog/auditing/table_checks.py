@@ -1,6 +1,6 @@
 """Checks that every table of a bundle is a possible output of its mechanism."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,35 +16,29 @@ from murmurlog.bundle.table_rules import table_fault
 from murmurlog.mechanisms import Limited, Mechanism, Remarking, parse
 
 
-def check_table(name: str) -> Callable[[Path, Certificate], str]:
-    def look(root: Path, certificate: Certificate) -> str:
-        claim = certificate.tables[name]
-        table = read_table(root, name)
-        mechanism = parse(claim.mechanism)
-        faults = [_too_low(table, claim, mechanism), table_fault(name, table, certificate)]
-        require(not any(faults), "; ".join(filter(None, faults)))
-        stored = pq.ParquetFile(root / "data" / f"{name}.parquet").schema_arrow
-        require(
-            not any(field.metadata for field in _fields(stored)), "a column has its own metadata"
-        )
-        stated = {
-            k.decode(): v.decode(errors="replace") for k, v in (stored.metadata or {}).items()
-        }
-        require(
-            stated == metadata(certificate),
-            "the dp.* metadata in the file are not the certificate's",
-        )
-        others = _Tables(root, certificate)
-        if isinstance(mechanism, Limited):
-            fault = mechanism.fault(table, others)
-            require(fault is None, f"{fault}, which {mechanism} cannot give")
-        runs = name == "itemset" and bool(certificate.text.get("consecutive"))
-        fault = counting_fault(claim, mechanism, table, runs=runs)
-        require(fault is None, str(fault))
-        _notes(claim, mechanism, table, others)
-        return f"{table.num_rows} rows"
-
-    return look
+def check_table(root: Path, certificate: Certificate, *, name: str) -> str:
+    """Raises unless a table is a possible output of its mechanism; returns how many rows it has."""
+    claim = certificate.tables[name]
+    table = read_table(root, name)
+    mechanism = parse(claim.mechanism)
+    faults = [_too_low(table, claim, mechanism), table_fault(name, table, certificate)]
+    require(not any(faults), "; ".join(filter(None, faults)))
+    stored = pq.ParquetFile(root / "data" / f"{name}.parquet").schema_arrow
+    require(not any(field.metadata for field in _fields(stored)), "a column has its own metadata")
+    stated = {k.decode(): v.decode(errors="replace") for k, v in (stored.metadata or {}).items()}
+    require(
+        stated == metadata(certificate),
+        "the dp.* metadata in the file are not the certificate's",
+    )
+    others = _Tables(root, certificate)
+    if isinstance(mechanism, Limited):
+        fault = mechanism.fault(table, others)
+        require(fault is None, f"{fault}, which {mechanism} cannot give")
+    runs = name == "itemset" and bool(certificate.text.get("consecutive"))
+    fault = counting_fault(claim, mechanism, table, runs=runs)
+    require(fault is None, str(fault))
+    _notes(claim, mechanism, table, others)
+    return f"{table.num_rows} rows"
 
 
 def read_checked(root: Path, certificate: Certificate, name: str) -> pa.Table:

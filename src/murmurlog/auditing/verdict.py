@@ -1,10 +1,10 @@
-"""What an audit attacked, what it would have seen at which size, and what it did not attack.
+"""The power of the attacks of an audit, and what the audit did not attack.
 
 The result of an audit collects these values as its steps run; the terminal, the page and the JSON show them.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from scipy.stats import binom
@@ -32,21 +32,21 @@ class AttackPower:
     """What the attack at one setting would have seen with a probability of 99 %.
 
     `epsilon`: of two logs that can be told apart as far as this epsilon and the claimed delta allow at all;
-    None where worlds are not independent or too few. `shown`: the chance that an item of one user alone is
-    published; None where no user has one.
+    None where worlds are not independent or too few. `chance`: the probability that an item of one user
+    alone is published; None where no user has one.
     """
 
     setting: str
     worlds: int  # of the pair that has most
     epsilon: float | None
-    shown: float | None
+    chance: float | None
 
     def as_json(self) -> dict[str, str | int | float | None]:
         return {
             "setting": self.setting,
             "worlds": self.worlds,
             "epsilon_seen_at_99_percent": self.epsilon,
-            "own_item_shown_seen_at_99_percent": self.shown,
+            "own_item_shown_seen_at_99_percent": self.chance,
         }
 
 
@@ -54,7 +54,7 @@ def power_of_attack(
     setting: str,
     *,
     worlds: int,
-    own: int,
+    own_worlds: int,
     claim: float,
     delta: float,
     alpha: float,
@@ -62,20 +62,23 @@ def power_of_attack(
 ) -> AttackPower:
     """The power of an attack with this many worlds of one pair, half of them on each side.
 
-    `own` is the number of worlds of a pair in which the one user has items of its own.
+    `own_worlds` is the number of worlds of a pair in which the one user has items of its own.
     """
     tested = (worlds - worlds // TRAINING) // 2
     epsilon = _least_epsilon(tested, claim, delta, alpha) if independent else None
     return AttackPower(
-        setting=setting, worlds=worlds, epsilon=epsilon, shown=_least_chance(own // 2, delta, alpha)
-    )  # fmt: skip
+        setting=setting,
+        worlds=worlds,
+        epsilon=epsilon,
+        chance=_least_chance(own_worlds // 2, delta, alpha),
+    )
 
 
 def _least_epsilon(trials: int, claim: float, delta: float, alpha: float) -> float | None:
     """The least epsilon whose worst pair of laws is seen: with delta a sure sign, else a randomised response."""
     missed = (1 - POWER) / 2
 
-    def seen(epsilon: float) -> bool:
+    def is_seen(epsilon: float) -> bool:
         q = (1 - delta) / (1 + math.exp(epsilon))
         counts = Counts(
             hits=int(binom.ppf(missed, trials, 1 - q)),
@@ -85,28 +88,28 @@ def _least_epsilon(trials: int, claim: float, delta: float, alpha: float) -> flo
         )
         return counts.least(delta=delta, alpha=alpha) > claim
 
-    if claim >= MOST_EPSILON or not seen(MOST_EPSILON):
-        return None
-    low, high = claim, MOST_EPSILON
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
-    return round(high, 3)
+    least = None if claim >= MOST_EPSILON else _least_seen(is_seen, claim, MOST_EPSILON)
+    return None if least is None else round(least, 3)
 
 
 def _least_chance(trials: int, delta: float, alpha: float) -> float | None:
     """The least chance that is seen to be above delta."""
 
-    def seen(chance: float) -> bool:
+    def is_seen(chance: float) -> bool:
         return lower_bound(int(binom.ppf(1 - POWER, trials, chance)), trials, alpha) > delta
 
-    if not seen(1.0):
+    least = _least_seen(is_seen, delta, 1.0)
+    return None if least is None else float(f"{least:.3g}")
+
+
+def _least_seen(is_seen: Callable[[float], bool], low: float, high: float) -> float | None:
+    """The least value between two that is seen, by bisection; None if even the largest is not."""
+    if not is_seen(high):
         return None
-    low, high = delta, 1.0
     for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
-    return float(f"{high:.3g}")
+        low, high = (low, middle) if is_seen(middle) else (middle, high)
+    return high
 
 
 # --- what is left out -----------------------------------------------------------------------------
@@ -143,14 +146,11 @@ def omissions(
 
     `tables` are those that the mechanism can make, `attacked` those of released worlds.
     """
-    found = []
+    items = []
     for text in skipped:
         what, _, why = text.partition(": ")
-        found.append(Omission(what=what, why=why))
-    if left := [t for t in tables if t not in attacked]:
-        found.append(Omission(what=_tables(left), why="attacked only if a --spec names it"))
-    return [*found, *([MIXED] if mixed else []), *ALWAYS]
-
-
-def _tables(names: Sequence[str]) -> str:
-    return f"the table{'s' * (len(names) > 1)} {', '.join(names)}"
+        items.append(Omission(what=what, why=why))
+    if rest := [table for table in tables if table not in attacked]:
+        what = f"the table{'s' * (len(rest) > 1)} {', '.join(rest)}"
+        items.append(Omission(what=what, why="attacked only if a --spec names it"))
+    return [*items, *([MIXED] if mixed else []), *ALWAYS]
