@@ -24,7 +24,7 @@ from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.keys import clean_url, keywords, normalise
 from murmurlog.bundle.options import read_bounds, read_number, read_pairs, read_span
 from murmurlog.cli.app import settings_of
-from murmurlog.cli.audit import audited
+from murmurlog.cli.audit import spec_arguments
 from murmurlog.counting.public_sets.labels import read_labels
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pool
@@ -181,7 +181,7 @@ EXPLORED: dict[str, Target] = {
                  b"AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n1\tq\t2006-03-01 00:00:01\t\t\n"),
         (InputError,),
     ),
-    "specifications": (_file("spec.toml", audited), lambda: (_SETTINGS,), (UsageError,)),
+    "specifications": (_file("spec.toml", spec_arguments), lambda: (_SETTINGS,), (UsageError,)),
     "settings files": (_file("murmurlog.toml", settings_of), lambda: (_SETTINGS,), (UsageError,)),
     "patterns files": (_file("p.toml", load), lambda: (_PATTERNS,), (UsageError,)),
     "denied queries": (_file("deny.txt", load_deny), lambda: (b"a\nb *\n",), (UsageError,)),

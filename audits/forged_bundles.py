@@ -25,7 +25,7 @@ from starlette.testclient import TestClient
 import murmurlog
 from murmurlog.bundle.schema import count_of, in_order, is_reliable
 from murmurlog.bundle.write import publish
-from murmurlog.cli.serve import verified
+from murmurlog.cli.serve import verify_bundle
 from murmurlog.errors import BundleError, OtherVersion
 from murmurlog.web import app as application
 from murmurlog.web.bundles import ServedBundles
@@ -313,7 +313,7 @@ def _watched(found: Served, what: str) -> Iterator[None]:
 
 def ask(bundles: ServedBundles, found: Served, choice: random.Random, what: str) -> None:
     """Asks the page for some addresses and holds the answers against the limits."""
-    guard = application.make(bundles, verifier=verified, hosts=Hosts())
+    guard = application.make(bundles, verifier=verify_bundle, hosts=Hosts())
     asked = choice.sample(ADDRESSES, ASKED)
     asked += [choice.choice(SLOW)] if choice.random() < 0.05 else []
     with TestClient(guard, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:

@@ -26,7 +26,7 @@ from twins import TWINS
 from white_box import audit
 from white_box_result import noise_in_rows
 
-from murmurlog.cli.output import aligned
+from murmurlog.cli.output import align
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.mechanisms.protocol import Unprotected
 
@@ -156,7 +156,7 @@ def show_mechanism(name: str, rows: list[Row]) -> None:
     took = max(row.seconds for row in rows)
     if len(rows) == 1:
         print(f"  {'':12} {rows[0].said} ({rows[0].worlds} worlds, {took:.0f} s)")
-        for line in aligned(rows[0].noise).splitlines():
+        for line in align(rows[0].noise).splitlines():
             print(f"  {'':12} {line}")
     else:
         wrong = sum(bool(row.violations) for row in rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from murmurlog.cli.options import FILE, INTEGER, command, json_option, option
-from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.cli.output import align, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from papers.experiments import PAPERS as EXPERIMENTS
 from papers.experiments import page, runner
@@ -58,7 +58,7 @@ def _show_tables(paper: str | None, as_json: bool) -> None:
         return
     for table in made:
         show(f"{table.paper}, {table.name}: {table.about}")
-        show(aligned(table.rows()))
+        show(align(table.rows()))
         for note in table.notes():
             show(f"* {note}")
         show("")
@@ -96,11 +96,11 @@ def _run_experiments(
         show(f"{outcome.experiment.name}: {outcome.experiment.about}")
         show(f"on {page.log_text(outcome)}")
         for heading, rows in page.text_tables(outcome):
-            show(aligned([heading, *rows]))
+            show(align([heading, *rows]))
         if outcome.why:
             show(f"why it differs, most likely: {outcome.why}")
         show("")
-    show(aligned([page.SUMMARY, *page.summary_rows(outcomes)]))
+    show(align([page.SUMMARY, *page.summary_rows(outcomes)]))
     show(page.RULE)
 
 

@@ -487,7 +487,7 @@ def test_what_breaks_the_page_is_seen(sound_bundles, monkeypatch):
     def broken(*given):
         raise RuntimeError
 
-    monkeypatch.setattr(forged_bundles, "verified", broken)
+    monkeypatch.setattr(forged_bundles, "verify_bundle", broken)
     monkeypatch.setattr(forged_bundles, "ADDRESSES", ["/privacy?check=now"] * 8)
     found = forged_bundles.Served()
     forged_bundles.ask(ServedBundles([sound_bundles[0]]), found, random.Random(1), "sound")

@@ -16,7 +16,7 @@ import murmurlog
 from murmurlog.bundle.canonical import CANONICAL, ENDINGS, canonical, changeable, cleaner
 from murmurlog.bundle.keys import VERSIONS, normalise
 from murmurlog.bundle.write import publish
-from murmurlog.cli.serve import verified
+from murmurlog.cli.serve import verify_bundle
 from murmurlog.errors import BundleError, OtherVersion, UsageError
 from murmurlog.evaluation.evaluate import reading_of
 from murmurlog.logs.options import ReadOptions
@@ -161,7 +161,7 @@ def test_lookups_fold_as_the_bundle_does(query, log, tmp_path):
     release = release_log(log, tmp_path / "shop")
     assert release.complete(query)[0][0] == "shop"
     bundles, hosts = ServedBundles([tmp_path / "shop"]), Hosts(port=8765)
-    site = app.make(bundles, verifier=verified, hosts=hosts)
+    site = app.make(bundles, verifier=verify_bundle, hosts=hosts)
     client = TestClient(site, base_url="http://127.0.0.1:8765")
     assert client.get("/complete", params={"q": query}).json()["completions"]
     for match in (query, "sho?"):

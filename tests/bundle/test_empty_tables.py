@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 import murmurlog
 from murmurlog.bundle.schema import AT_LEAST, KEYS, SEVERAL, By, with_intervals
 from murmurlog.bundle.table_rules import table_fault
-from murmurlog.cli.serve import verified
+from murmurlog.cli.serve import verify_bundle
 from murmurlog.web import app
 from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Hosts
@@ -83,7 +83,7 @@ def test_a_release_without_rows_verifies_loads_and_is_served(name, by, tmp_path)
         ["this bundle has NO privacy guarantee and claims none"] if settings.keys() & NONE else []
     )
     bundles = ServedBundles((tmp_path / "b",))
-    page = app.make(bundles, verifier=verified, hosts=Hosts(port=8765))
+    page = app.make(bundles, verifier=verify_bundle, hosts=Hosts(port=8765))
     client = TestClient(page, base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
     answers = {view: client.get(view).status_code for view in VIEWS}
     assert max(answers.values()) < 500, answers

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 import murmurlog
 from murmurlog.bundle.certificate_schema import FORMAT
 from murmurlog.bundle.schema import AT_LEAST, IN_LOG
-from murmurlog.cli.serve import verified
+from murmurlog.cli.serve import verify_bundle
 from murmurlog.errors import OtherVersion
 from murmurlog.web import app
 from murmurlog.web.bundles import ServedBundles
@@ -54,7 +54,7 @@ def test_a_golden_bundle_loads(bundle):
 
 @every
 def test_the_page_serves_a_golden_bundle(bundle):
-    page = app.make(ServedBundles([bundle]), verifier=verified, hosts=Hosts())
+    page = app.make(ServedBundles([bundle]), verifier=verify_bundle, hosts=Hosts())
     with TestClient(page, base_url="http://127.0.0.1") as client:
         for address in ("/", "/?q=weather", "/top", "/privacy?check=now"):
             assert client.get(address).status_code == 200, address

@@ -96,13 +96,13 @@ def test_profile_release_verify_and_ledger(place, tmp_path):
     assert re.search(r"Try --of-cap 0\.\d+, or raise the cap", refused.stderr)
     assert not (tmp_path / "second").exists()
 
-    shown = json.loads(run("ledger", "show", "--ledger", "l.db", "--json", cwd=tmp_path).stdout)
-    assert shown["sources"][0]["rule"] == "filter"
-    assert 0 < shown["sources"][0]["left"]["mu2"] < shown["sources"][0]["spent"]["mu2"]
-    assert [entry["state"] for entry in shown["entries"]] == ["committed"]
+    statement = json.loads(run("ledger", "show", "--ledger", "l.db", "--json", cwd=tmp_path).stdout)
+    assert statement["sources"][0]["rule"] == "filter"
+    assert 0 < statement["sources"][0]["left"]["mu2"] < statement["sources"][0]["spent"]["mu2"]
+    assert [entry["state"] for entry in statement["entries"]] == ["committed"]
     exported = run("ledger", "export", "--ledger", "l.db", cwd=tmp_path).stdout
     (row,) = csv.DictReader(io.StringIO(exported))
-    assert row["release_id"] == shown["entries"][0]["release_id"]
+    assert row["release_id"] == statement["entries"][0]["release_id"]
     assert "web" in run("ledger", "show", "--ledger", "l.db", cwd=tmp_path).stdout
 
     (tmp_path / "first" / "data" / "query.parquet").write_bytes(b"x")
@@ -125,8 +125,8 @@ def test_the_owner_is_told_what_was_left_out(tmp_path):
     (tmp_path / "log.csv").write_text("user,query\na,x\n,x\nb,mail me@example.com\n")
     done = run("release", "log.csv", "--out", "b", "--max-broken", 0.5, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    told = "rows not used as they are (for your eyes only): 1 x no user, 1 x screened: email"
-    assert told in done.stderr
+    line = "rows not used as they are (for your eyes only): 1 x no user, 1 x screened: email"
+    assert line in done.stderr
     assert "me@example.com" not in done.stderr
 
 
@@ -300,8 +300,8 @@ def test_a_row_or_a_session_is_no_unit_of_privacy(tmp_path, command, unit):
     ledger = () if command == "plan" else ("--ledger", "l.db", "--source", "web", "--new-source")
     done = run(command, *flags[command], *ledger, "--unit", unit, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    said = " ".join(done.stderr.split())
-    assert f"unknown unit '{unit}': use one of user, user-month, user-week, user-day." in said
+    message = " ".join(done.stderr.split())
+    assert f"unknown unit '{unit}': use one of user, user-month, user-week, user-day." in message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -434,8 +434,8 @@ LOOPS = [
 def test_a_loop_of_links_is_the_users_mistake(place, tmp_path, arguments):
     for name in ("loop", "loop.parquet"):
         (tmp_path / name).symlink_to(name)
-    given = [place / "log.parquet" if a == "LOG" else a for a in arguments]
-    done = run(*given, cwd=tmp_path)
+    words = [place / "log.parquet" if a == "LOG" else a for a in arguments]
+    done = run(*words, cwd=tmp_path)
     assert done.returncode in (2, 4, 6), done.stderr
     assert done.returncode != 6 or "evaluate" in arguments  # a bundle that is none
     assert sorted(path.name for path in tmp_path.iterdir()) == ["loop", "loop.parquet"]

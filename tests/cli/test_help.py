@@ -58,14 +58,14 @@ def test_help_names_the_flags_that_most_releases_use_and_help_all_all_of_them(tm
 
 
 def test_release_names_every_flag_of_every_mechanism(tmp_path):
-    owner, listed = "", dict[str, list[str]]()
+    owner, flags_of = "", dict[str, list[str]]()
     for line in help_text("release", tmp_path, "--help-all").splitlines():
         name, *flags = re.split(r"  +", line.removeprefix("  "))  # no name: the line before goes on
         owner = name or owner
-        listed.setdefault(owner, []).extend(flag for each in flags for flag in each.split())
+        flags_of.setdefault(owner, []).extend(flag for chunk in flags for flag in chunk.split())
     for option, owners in declared_options().values():
         for owner in owners:
-            assert option.flag in listed[owner], owner
+            assert option.flag in flags_of[owner], owner
 
 
 def test_help_loads_neither_mechanisms_nor_numbers(tmp_path):
@@ -105,9 +105,9 @@ def test_a_default_has_one_form():
 
 def test_commands_are_listed_in_the_order_of_use(tmp_path):
     text = run("--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
-    listed = [line.split()[0] for line in text.splitlines() if line[2:3].strip()]
-    assert listed == list(app.commands)
-    assert listed[:4] == ["init", "profile", "plan", "release"]
+    names = [line.split()[0] for line in text.splitlines() if line[2:3].strip()]
+    assert names == list(app.commands)
+    assert names[:4] == ["init", "profile", "plan", "release"]
     assert "..." not in text
 
 
@@ -161,6 +161,6 @@ def test_the_examples_run(tmp_path):
                     while not process.stderr.readline().startswith("serving"):
                         assert process.poll() is None, line
                     process.send_signal(signal.SIGINT)
-                _, said = process.communicate(timeout=600)
+                _, errors = process.communicate(timeout=600)
             missed = name == "plan" and process.returncode == 1  # a target that is not reached
-            assert process.returncode == 0 or missed, f"{line}\n{said}"
+            assert process.returncode == 0 or missed, f"{line}\n{errors}"

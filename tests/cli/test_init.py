@@ -42,7 +42,7 @@ def test_three_commands_lead_to_a_verified_bundle(folder):
 
 def test_the_settings_say_how_the_log_is_read_and_booked(folder):
     run("init", "log.csv", "--yes", cwd=folder)
-    found = settings(folder)
+    release = settings(folder)
     columns = {"user": "Nutzer", "query": "Suchanfrage", "time": "Zeitpunkt", "url": "Klick"}
     reading = {
         "delimiter": ";",
@@ -53,7 +53,7 @@ def test_the_settings_say_how_the_log_is_read_and_booked(folder):
     booking = {"ledger": "murmurlog-ledger.db", "source": "log"}
     about = {"title": "Search queries of log"}
     budget = {"epsilon": 1.0, "delta": 1e-6}
-    assert found == {
+    assert release == {
         "release": {**budget, **booking, **reading, "about": about},
         "profile": reading,
         "evaluate": reading,
@@ -70,22 +70,22 @@ def test_values_of_the_log_are_shown_to_its_owner_and_kept_out_of_files_and_json
     done = run("init", "log.csv", "--yes", "--json", cwd=folder)
     assert "for your eyes only" in done.stderr
     assert "wetter münchen" in done.stderr
-    found = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     assert "münchen" not in done.stdout
     assert "münchen" not in (folder / "murmurlog.toml").read_text()
-    assert found["columns"]["Suchanfrage"] == "query"
-    assert (found["rows"], found["broken_share"], found["doubts"]) == (5000, 0.0, [])
-    assert found["next"] == "murmurlog release log.csv"
+    assert result["columns"]["Suchanfrage"] == "query"
+    assert (result["rows"], result["broken_share"], result["doubts"]) == (5000, 0.0, [])
+    assert result["next"] == "murmurlog release log.csv"
 
 
 def test_settings_elsewhere_are_named_in_the_next_command(folder):
     (folder / "set up").mkdir()
     done = run("init", "log.csv", "--yes", "--out", "set up/search.toml", cwd=folder)
     assert "next: murmurlog --config 'set up/search.toml' release log.csv" in done.stderr
-    found = settings(folder, "set up/search.toml")
-    assert found["release"]["ledger"] == "set up/murmurlog-ledger.db"
-    shown = run("--config", "set up/search.toml", "ledger", "show", cwd=folder)
-    assert "log" in shown.stdout
+    release = settings(folder, "set up/search.toml")
+    assert release["release"]["ledger"] == "set up/murmurlog-ledger.db"
+    ledger = run("--config", "set up/search.toml", "ledger", "show", cwd=folder)
+    assert "log" in ledger.stdout
 
 
 def test_what_was_there_stays(folder):
@@ -234,10 +234,10 @@ def test_what_the_rows_leave_open_is_asked(folder):
     terminal.answer("Ledger file", "-")
     code, out = terminal.end()
     assert code == 0, terminal.all
-    found = json.loads(out)
-    assert found["settings"]["release"]["time-format"] == "%m/%d/%Y %H:%M"
-    assert found["settings"]["release"]["columns"]["url"] == "none"
-    assert "ledger" not in found["settings"]["release"]
+    result = json.loads(out)
+    assert result["settings"]["release"]["time-format"] == "%m/%d/%Y %H:%M"
+    assert result["settings"]["release"]["columns"]["url"] == "none"
+    assert "ledger" not in result["settings"]["release"]
     assert not (folder / "murmurlog-ledger.db").exists()
 
 
@@ -254,9 +254,9 @@ def test_ctrl_c_writes_nothing(folder):
 
 def test_the_settings_that_apply_are_named_as_they_are_written(folder):
     run("init", "log.csv", "--yes", cwd=folder)
-    said = run("release", "log.csv", "--dry-run", cwd=folder).stderr.splitlines()[0]
-    assert said.startswith("settings from murmurlog.toml")
-    assert said.endswith("epsilon, delta, ledger, source, delimiter, encoding, columns, time-format, about")  # fmt: skip
+    line = run("release", "log.csv", "--dry-run", cwd=folder).stderr.splitlines()[0]
+    assert line.startswith("settings from murmurlog.toml")
+    assert line.endswith("epsilon, delta, ledger, source, delimiter, encoding, columns, time-format, about")  # fmt: skip
     assert run("ledger", "show", cwd=folder).stderr.splitlines()[0].endswith(": ledger")
 
 
@@ -264,7 +264,7 @@ def test_a_wide_and_short_file_with_line_breaks_is_shown_in_a_few_lines(tmp_path
     names = ["user", "query", *(f"feature_{n}" for n in range(100))]
     record = ['"a\nb"', '"x\n  unreadable 9%"', *("1",) * 100]
     (tmp_path / "log.csv").write_text(f"{','.join(names)}\n{','.join(record)}\n")
-    shown = run("init", "log.csv", "--yes", cwd=tmp_path).stdout.splitlines()
-    assert "  and 80 more columns that are not used" in shown
-    assert [line for line in shown if line.startswith("  unreadable")] == ["  unreadable 0.0% of 1 rows"]  # fmt: skip
-    assert shown[-1].endswith("expect little or nothing")
+    lines = run("init", "log.csv", "--yes", cwd=tmp_path).stdout.splitlines()
+    assert "  and 80 more columns that are not used" in lines
+    assert [line for line in lines if line.startswith("  unreadable")] == ["  unreadable 0.0% of 1 rows"]  # fmt: skip
+    assert lines[-1].endswith("expect little or nothing")

@@ -110,10 +110,10 @@ def place(tmp_path_factory):
 
 def content_of(*folders):
     """Every file and folder below, each file with its bytes."""
-    found = {path: path.stat().st_mode for folder in folders for path in folder.rglob("*")}
+    modes = {path: path.stat().st_mode for folder in folders for path in folder.rglob("*")}
     return {
         path: path.read_bytes() if path.is_file() and mode & 0o400 else mode
-        for path, mode in found.items()
+        for path, mode in modes.items()
     }
 
 
@@ -127,19 +127,19 @@ def test_a_mistake_gets_its_message_and_changes_nothing(
         pytest.skip("root reads every file")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     piped, _, command = command.rpartition("murmurlog ")
-    given = (place / shlex.split(piped)[1]).read_bytes() if piped else b""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    stdin = (place / shlex.split(piped)[1]).read_bytes() if piped else b""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
     arguments = shlex.split(command)
-    named = {"--ledger", "--source"} & set(arguments)  # else every release would be booked
+    flags = {"--ledger", "--source"} & set(arguments)  # else every release would be booked
     before = content_of(place, tmp_path)
-    done = run(*arguments, cwd=place, env={} if named else BOOKED)
-    said = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode == int(code), said
+    done = run(*arguments, cwd=place, env={} if flags else BOOKED)
+    output = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == int(code), output
     at = 0
     for part in message.split("..."):
-        assert part.strip() in said[at:], said
-        at = said.index(part.strip(), at) + len(part.strip())
-    assert "Traceback" not in said
+        assert part.strip() in output[at:], output
+        at = output.index(part.strip(), at) + len(part.strip())
+    assert "Traceback" not in output
     assert content_of(place, tmp_path) == before
 
 

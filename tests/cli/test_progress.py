@@ -53,40 +53,42 @@ def place(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["log.csv", "packed.csv.gz"])
 def test_of_a_text_file_bytes_are_measured_and_rows_counted(place, name):
-    told = Recorder()
+    recorder = Recorder()
     with connect() as engine:
-        read(find(str(place / name)), engine=engine, say=told)
-    (reading,) = told.stages
+        read(find(str(place / name)), engine=engine, say=recorder)
+    (reading,) = recorder.stages
     size = (place / name).stat().st_size
     assert reading == [f"reading {name}", size, "rows", size, 60_000]
 
 
 def test_of_parquet_rows_are_measured(place):
-    told = Recorder()
+    recorder = Recorder()
     with connect() as engine:
-        read(find(str(place / "log.parquet")), engine=engine, say=told)
-    assert told.stages[-1] == ["reading log.parquet", 60_000, "rows", 60_000, 60_000]
+        read(find(str(place / "log.parquet")), engine=engine, say=recorder)
+    assert recorder.stages[-1] == ["reading log.parquet", 60_000, "rows", 60_000, 60_000]
 
 
 @pytest.mark.slow
 def test_rounds_systems_and_worlds_are_measured_to_their_end(place, tmp_path):
-    told = Recorder()
-    murmurlog.release(str(place / "log.parquet"), out=tmp_path / "b", epsilon=3, say=told)
-    drawing = [stage for stage in told.stages if stage[0].startswith("drawing")]
+    recorder = Recorder()
+    murmurlog.release(str(place / "log.parquet"), out=tmp_path / "b", epsilon=3, say=recorder)
+    drawing = [stage for stage in recorder.stages if stage[0].startswith("drawing")]
     assert [stage[1:4] for stage in drawing] == [[4, "rounds", 4]] * 2
-    told = Recorder()
+    recorder = Recorder()
     murmurlog.evaluate(
         str(place / "log.parquet"), bundles=[tmp_path / "b"], baselines=["raw"], folds=2,
-        tasks=["statistics", "top-list", "ad-hoc"], say=told,
+        tasks=["statistics", "top-list", "ad-hoc"], say=recorder,
     )  # fmt: skip
-    (whole,) = [stage for stage in told.stages if stage[0] == "evaluation"]
+    (whole,) = [stage for stage in recorder.stages if stage[0] == "evaluation"]
     assert whole[1:4] == [6, "systems", 6]
 
 
 def test_a_plain_function_gets_a_line_for_each_stage(place, tmp_path):
-    said = []
-    murmurlog.release(str(place / "log.csv"), out=tmp_path / "b", tables=["query"], say=said.append)
-    assert said == [
+    lines = []
+    murmurlog.release(
+        str(place / "log.csv"), out=tmp_path / "b", tables=["query"], say=lines.append
+    )
+    assert lines == [
         "reading log.csv",
         "counting query",
         "drawing query",
@@ -126,9 +128,9 @@ def test_a_terminal_shows_a_bar_with_share_speed_and_time(place, tmp_path, comma
         "import murmurlog.cli.progress_bar as p; p.REFRESHES = 200; "  # so that no stage is missed
         "from murmurlog.cli.entry import main; main()"
     )
-    shown = Terminal(MAIN[0], "-c", code, command, str(place / "log.csv"), *more, cwd=tmp_path)
-    text = shown.read()
-    assert shown.end() == 0, text
+    terminal = Terminal(MAIN[0], "-c", code, command, str(place / "log.csv"), *more, cwd=tmp_path)
+    text = terminal.read()
+    assert terminal.end() == 0, text
     assert "━━━━" in text
     # Which frames are drawn depends on the machine: some frame of reading has all numbers.
     assert re.search(

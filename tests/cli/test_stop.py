@@ -43,16 +43,16 @@ def test_a_release_that_is_stopped_says_what_the_ledger_has(tmp_path, method):
         cwd=tmp_path, capture_output=True, text=True, timeout=120,
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
     )  # fmt: skip
-    said = done.stderr.splitlines()[-1]
+    sentence = done.stderr.splitlines()[-1]
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
     if method == "check":
-        assert said == "stopped: nothing was booked"
+        assert sentence == "stopped: nothing was booked"
         assert not (tmp_path / "l.db").exists()
     else:
         (entry,) = Ledger(tmp_path / "l.db").entries()
         assert entry.state == "reserved"
-        assert said == (
+        assert sentence == (
             f"stopped: epsilon 1, delta 1e-06 stay booked on source web as {entry.release_id}; "
             "nothing was published"
         )
@@ -71,7 +71,7 @@ def test_a_release_that_is_stopped_anywhere_says_what_it_spent():
 def test_the_comparison_notices_a_sentence_that_is_not_true(monkeypatch):
     monkeypatch.setattr(faults.Place, "said", "stopped: nothing was booked; nothing was published")
     (kind,) = faults.faults(300, kinds=["stopped"])
-    assert any("stopped: nothing was booked" in each for each in kind.violations)
+    assert any("stopped: nothing was booked" in violation for violation in kind.violations)
 
 
 COST = Guarantee(epsilon=0.5, delta=1e-6)
@@ -165,23 +165,23 @@ def test_a_command_that_books_nothing_says_so(tmp_path, number, code):
     ) as process:  # fmt: skip
         assert process.stderr.readline().startswith("attacking")
         process.send_signal(number)
-        said = process.stderr.read()
+        message = process.stderr.read()
     assert process.returncode == code
-    assert said.splitlines()[-1] == "stopped: nothing was booked"
-    assert "Traceback" not in said
+    assert message.splitlines()[-1] == "stopped: nothing was booked"
+    assert "Traceback" not in message
     assert not list(tmp_path.glob("*"))
 
 
 def test_ctrl_c_at_a_terminal_leaves_one_sentence_and_no_files(tmp_path):
     write(invent(rows=60_000, seed=1), tmp_path / "log.csv")
     (tmp_path / "tmp").mkdir()
-    shown = Terminal(
+    terminal = Terminal(
         *MAIN, "release", "log.csv", "--out", "b", cwd=tmp_path, TMPDIR=str(tmp_path / "tmp")
     )
-    shown.read(until="reading log.csv")
-    shown.type("\x03")
-    text = shown.read()
-    assert shown.end() == 130
+    terminal.read(until="reading log.csv")
+    terminal.type("\x03")
+    text = terminal.read()
+    assert terminal.end() == 130
     assert text.rstrip().endswith("stopped: nothing was booked; nothing was published")
     assert "Traceback" not in text
     assert not [*tmp_path.glob(PREFIX + "*"), *(tmp_path / "tmp").iterdir()]

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 import murmurlog
 from murmurlog.bundle.read import load
 from murmurlog.bundle.write import publish
-from murmurlog.cli.serve import verified
+from murmurlog.cli.serve import verify_bundle
 from murmurlog.errors import InputError, UsageError
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.web.app import make
@@ -51,7 +51,7 @@ def test_keys_of_all_rows_are_counted_over_one_month(log, tmp_path):
     for card in ("README.md", "report.html"):
         assert words in (out / card).read_text()
     assert "hold the item, in rows from 2026-02-01 on" in (out / "README.md").read_text()
-    page = make(ServedBundles([out]), verifier=verified, hosts=Hosts(port=8765))
+    page = make(ServedBundles([out]), verifier=verify_bundle, hosts=Hosts(port=8765))
     client = TestClient(page, base_url="http://127.0.0.1:8765")
     for view in ("/", "/top", "/privacy"):
         assert "rows from 2026-02-01 on" in client.get(view).text, view

@@ -23,7 +23,7 @@ from murmurlog.bundle import estimates
 from murmurlog.bundle.export import unescape_cell
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.schema import keys_of
-from murmurlog.cli.serve import verified
+from murmurlog.cli.serve import verify_bundle
 from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.evaluation import report
 from murmurlog.web import app as application
@@ -61,7 +61,7 @@ def bundle(bundles):
 
 
 def make_client(bundles, **hosts):
-    made = application.make(bundles, verifier=verified, hosts=Hosts(**{"port": 8765, **hosts}))
+    made = application.make(bundles, verifier=verify_bundle, hosts=Hosts(**{"port": 8765, **hosts}))
     return TestClient(made, base_url=AT, raise_server_exceptions=False)
 
 

@@ -20,7 +20,7 @@ import murmurlog
 from murmurlog.auditing.verify import verify
 from murmurlog.bundle.schema import in_order, is_reliable
 from murmurlog.bundle.table_rules import MOST_MARKS
-from murmurlog.cli.serve import verified
+from murmurlog.cli.serve import verify_bundle
 from murmurlog.errors import BundleError
 from murmurlog.web import app as application
 from murmurlog.web import parameters as asked
@@ -36,7 +36,7 @@ AT = "http://127.0.0.1:8765"
 
 
 def client_of(bundles):
-    made = application.make(bundles, verifier=verified, hosts=Hosts(port=8765))
+    made = application.make(bundles, verifier=verify_bundle, hosts=Hosts(port=8765))
     return TestClient(made, base_url=AT, raise_server_exceptions=False)
 
 
@@ -132,7 +132,7 @@ def test_patterns_are_short_and_have_few_stars(client):
 def test_work_is_done_beside_the_loop(sound_bundle, monkeypatch):
     """While eight queries are worked on, a static file is there at once."""
     bundles = ServedBundles([sound_bundle])
-    made = application.make(bundles, verifier=verified, hosts=Hosts(port=8765))
+    made = application.make(bundles, verifier=verify_bundle, hosts=Hosts(port=8765))
     begun, go_on = threading.Semaphore(0), threading.Event()
 
     def slow(served, query):

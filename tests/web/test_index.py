@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from murmurlog.bundle.compare import find_changes
 from murmurlog.bundle.schema import AT_LEAST, IN_LOG, with_intervals
 from murmurlog.bundle.write import publish
-from murmurlog.cli.serve import verified
+from murmurlog.cli.serve import verify_bundle
 from murmurlog.web import app
 from murmurlog.web.bundles import ServedBundles
 from murmurlog.web.guard import Hosts
@@ -39,7 +39,7 @@ def client(tmp_path, request):
     table, claim = table_and_claim(request.param)
     certificate = replace(make_certificate({"query": ROWS}), tables={"query": claim})
     publish(tmp_path / "bundle", tables={"query": table}, certificate=certificate)
-    page = app.make(ServedBundles([tmp_path / "bundle"]), verifier=verified, hosts=Hosts())
+    page = app.make(ServedBundles([tmp_path / "bundle"]), verifier=verify_bundle, hosts=Hosts())
     with TestClient(page, base_url="http://127.0.0.1") as client:
         yield client
 

@@ -28,7 +28,7 @@ def app(context: click.Context, config: Path | None) -> None:
 
 
 def _tell_settings(path: Path, settings: dict[str, Any] | None) -> None:
-    """Says in one line which settings of the file apply to the command that runs."""
+    """Prints in one line which settings of the file apply to the command that runs."""
     if not settings:
         return
     from murmurlog.cli.output import tell  # late: --help answers at once
@@ -37,7 +37,7 @@ def _tell_settings(path: Path, settings: dict[str, Any] | None) -> None:
 
 
 def _sections(path: Path) -> dict[str, Any]:
-    """The sections of murmurlog.toml as they are written: keys are flags without dashes."""
+    """The sections of murmurlog.toml; their keys are flags without dashes."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -47,7 +47,7 @@ def _sections(path: Path) -> dict[str, Any]:
 
 
 def settings_of(path: Path) -> dict[str, Any]:
-    """murmurlog.toml as the parser's defaults: a section for each command, names as the flags'."""
+    """murmurlog.toml as defaults of the parser: a section for each command, names as those of flags."""
     commands = app.commands
     settings: dict[str, Any] = {}
     for section, values in _sections(path).items():
@@ -69,7 +69,7 @@ def settings_of(path: Path) -> dict[str, Any]:
         command = commands[section]
         members = command.commands if isinstance(command, click.Group) else {section: command}
         flags = {name: _flags(member) for name, member in members.items()}
-        names = {flag for its in flags.values() for flag in its}
+        names = {flag for parameters in flags.values() for flag in parameters}
         if unknown := set(values) - names:
             first = min(unknown)
             raise UsageError(
@@ -77,8 +77,12 @@ def settings_of(path: Path) -> dict[str, Any]:
                 f"are, see 'murmurlog {section} --help'.{did_you_mean(first, names)}"
             )
         defaults = {
-            name: {its[key].name: _as_flag(its[key], values[key]) for key in values if key in its}
-            for name, its in flags.items()
+            name: {
+                parameters[key].name: _as_flag(parameters[key], value)
+                for key, value in values.items()
+                if key in parameters
+            }
+            for name, parameters in flags.items()
         }
         settings[section] = defaults[section] if command is members.get(section) else defaults
     return settings
@@ -92,8 +96,8 @@ def _flags(command: click.Command) -> dict[str, click.Parameter]:
 def _as_flag(parameter: Any, value: Any) -> Any:
     """A TOML value as it would be written after the flag."""
     if isinstance(value, dict):
-        value = [f"{name}={one}" for name, one in value.items()]
+        value = [f"{name}={item}" for name, item in value.items()]
     if isinstance(value, list):
-        texts = [str(one) for one in value]
+        texts = [str(item) for item in value]
         return texts if parameter.multiple else ",".join(texts)
     return value if isinstance(value, bool) and parameter.is_flag else str(value)

@@ -21,7 +21,7 @@ from murmurlog.cli.options import (
     option,
     takes,
 )
-from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.cli.output import align, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from murmurlog.publishing.request import Budget, Content, mechanism_of
 
@@ -32,8 +32,8 @@ VIOLATION = 1  # the exit code
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attacked:
-    """What is attacked."""
+class Target:
+    """What is attacked."""  # the heading of its flags
 
     mechanism: Annotated[
         str | Mapping[str, str] | None,
@@ -74,7 +74,7 @@ class Attacked:
     help="Also an HTML page: what was attacked, and what would have been seen.",
 )
 @json_option
-@takes(attacked=Attacked)
+@takes(target=Target)
 @click.pass_context
 def audit(
     context: click.Context,
@@ -83,86 +83,84 @@ def audit(
     confidence: float,
     picture: Path | None,
     as_json: bool,
-    attacked: Attacked,
+    target: Target,
 ) -> None:
     """Attack a mechanism by its bundles: a lower bound on epsilon against the claim."""
     from murmurlog.auditing import attack as auditing
     from murmurlog.auditing.page import verdict_page
 
-    # Its default is a neighbouring too: only where it comes from tells whether it was asked for.
+    # The default of --neighbours is a value, too: only its source shows whether the user set it.
     source = context.get_parameter_source("neighbours")
-    asked_too = source is not None and source.name != "DEFAULT"
-    given = (name for name, value in vars(attacked).items() if name != "neighbours" and value)
-    if spec and (asked_too or any(given)):
+    sets_neighbours = source is not None and source.name != "DEFAULT"
+    sets_others = any(value for name, value in vars(target).items() if name != "neighbours")
+    if spec and (sets_neighbours or sets_others):
         raise UsageError(
             "--spec says what is attacked: leave --mechanism, --neighbours and the budget out"
         )
     if picture and (picture.exists() or picture.is_symlink()):
         raise UsageError(f"--picture {str(picture)!r} exists: choose another name")
-    asked = dict(vars(attacked))
-    if spec:
-        asked = audited(spec)
+    request = spec_arguments(spec) if spec else dict(vars(target))
     with progress() as say:
-        made = auditing.audit(**asked, trials=trials, confidence=confidence, say=say)
+        result = auditing.audit(**request, trials=trials, confidence=confidence, say=say)
     if picture:
-        picture.write_text(verdict_page(made), encoding="utf-8")
+        picture.write_text(verdict_page(result), encoding="utf-8")
         tell(f"wrote {picture}")
     if as_json:
-        show_json(made.as_json())
+        show_json(result.as_json())
     else:
-        _print(made)
-    if made.violations:
+        _print(result)
+    if result.violations:
         sys.exit(VIOLATION)
 
 
-def _print(made: "Audit") -> None:
+def _print(result: "Audit") -> None:
     from murmurlog.auditing.page import attacks_in_rows
 
-    show(made.sentence())
+    show(result.sentence())
     show("")
-    show(f"Attacked: {made.worlds:,} worlds in {made.releases} releases.")
-    show(aligned(attacks_in_rows(made)))
-    if made.not_attacked:
+    show(f"Attacked: {result.worlds:,} worlds in {result.releases} releases.")
+    show(align(attacks_in_rows(result)))
+    if result.not_attacked:
         show("")
-        show(aligned([("not attacked", "because")]
-                     + [(each.what, each.why) for each in made.not_attacked]))  # fmt: skip
-    for text in made.violations:
+        show(align([("not attacked", "because")]
+                     + [(omission.what, omission.why) for omission in result.not_attacked]))  # fmt: skip
+    for text in result.violations:
         show(f"VIOLATION {text}")
     tell(
-        f"{made.releases} releases, {made.worlds} worlds, {made.tests} tests in "
-        f"{made.seconds:.0f} s. That no violation was found proves nothing."
+        f"{result.releases} releases, {result.worlds} worlds, {result.tests} tests in "
+        f"{result.seconds:.0f} s. That no violation was found proves nothing."
     )
 
 
-def audited(path: Path) -> dict[str, Any]:
-    """The arguments of `audit` for the release that a file describes; the log is not looked at."""
+def spec_arguments(path: Path) -> dict[str, Any]:
+    """The arguments of `audit` for the release that a file describes; the log is not read."""
     settings = settings_of(path).get("release")
     if settings is None:
         raise UsageError(f"{path.name} has no [release] section: there is nothing to audit")
     from murmurlog.mechanisms import declared_options
 
     try:
-        given = (
+        parameters = (
             app.commands["release"].make_context("release", ["log"], default_map=settings).params
         )
     except click.BadParameter as error:
         raise UsageError(f"{path.name}: {error.format_message()}") from None
-    budget, content = group_value(Budget, given), group_value(Content, given)
+    budget, content = group_value(Budget, parameters), group_value(Content, parameters)
     if budget.of_cap is not None:
         raise UsageError(f"{path.name} gives of-cap: an audit needs epsilon and delta")
     if content.letters:
         raise UsageError(f"{path.name} gives letters (set): an audit needs epsilon and delta")
     if budget.unit != "user":
         raise UsageError(f"{path.name}: audits are of unit user, not {budget.unit!r:.80}")
-    if given["map"]:
+    if parameters["map"]:
         raise UsageError(
             f"{path.name} gives a map: labels are of all worlds together, an audit cannot tell them "
             "apart. Leave map out to audit sessions of queries."
         )
     declared = declared_options()
     # An audit writes pools and lists of its own, and says how many fakes they may have.
-    own = {name for name, (option, _) in declared.items() if not option.public_file} - {"fakes"}
-    options = mechanism_options({name: given[name] for name in settings if name in own})
+    names = {name for name, (option, _) in declared.items() if not option.public_file} - {"fakes"}
+    options = mechanism_options({name: parameters[name] for name in settings if name in names})
     return {
         "mechanism": content.mechanism,
         "epsilon": budget.epsilon,
@@ -172,5 +170,5 @@ def audited(path: Path) -> dict[str, Any]:
         "noise": content.noise,
         "tables": None if content.tables is None else tuple(content.tables),
         "options": options,
-        "files": ("result_lists",) if given["result_lists"] else (),
+        "files": ("result_lists",) if parameters["result_lists"] else (),
     }

@@ -1,14 +1,12 @@
 """The command that says what changed between two bundles, beyond what noise explains."""
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from murmurlog.cli.options import FILE, INTEGER, command, json_option, option
-from murmurlog.cli.output import aligned, show, show_json, tell
+from murmurlog.cli.output import align, show, show_csv, show_json, tell
 from murmurlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,45 +42,36 @@ def compare(before: Path, after: Path, table: str, top: int, as_csv: bool, as_js
         raise UsageError("--csv and --json are two forms of the output: give one")
     if top < 0:
         raise UsageError(f"--top must be at least 0, not {top}")
-    found = run(before, after, table=table)
+    comparison = run(before, after, table=table)
     if as_json:
-        numbers = {"table": table, **found.as_json()}
-        meanings = dict(zip(("before", "after"), found.meanings, strict=True))
-        about = {"meaning": meanings, "about": found.about}
-        show_json(numbers | about | {"rows": found.rows.to_pylist()})
+        numbers = {"table": table, **comparison.as_json()}
+        meanings = dict(zip(("before", "after"), comparison.meanings, strict=True))
+        about = {"meaning": meanings, "about": comparison.about}
+        show_json(numbers | about | {"rows": comparison.rows.to_pylist()})
         return
-    tell(found.about)
+    tell(comparison.about)
     if as_csv:
-        show(_csv(found))
+        from murmurlog.bundle.export import cell  # escapes what a spreadsheet would run
+
+        rows = (map(cell, row.values()) for row in comparison.rows.to_pylist())
+        show_csv(comparison.rows.column_names, rows)
         return
     for change, title in TITLES.items():
-        _show_part(found, change, title, top)
+        _show_part(comparison, change, title, top)
 
 
-def _csv(found: "Comparison") -> str:
-    """All rows; cells are escaped as in an export, so that no spreadsheet runs them."""
-    from murmurlog.bundle.export import cell
-
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(found.rows.column_names)
-    lines.writerows(map(cell, row.values()) for row in found.rows.to_pylist())
-    return text.getvalue().rstrip("\n")
-
-
-def _show_part(found: "Comparison", change: str, title: str, top: int) -> None:
+def _show_part(comparison: "Comparison", change: str, title: str, top: int) -> None:
     """The rows of one kind of change, at most `top` of them."""
     import pyarrow.compute as pc
 
-    rows = found.rows.filter(pc.equal(found.rows["change"], change))
+    rows = comparison.rows.filter(pc.equal(comparison.rows["change"], change))
     more = f", the first {top}" if rows.num_rows > top > 0 else ""
     show(f"{rows.num_rows:,} {title}{more}")
-    listed = rows.slice(0, top)
-    if listed.num_rows:
+    if first_rows := rows.slice(0, top).to_pylist():
         keys = rows.column_names[: rows.column_names.index("change")]
         lines = [[*keys, "before", "after", "difference"]]
-        lines += [_line(row, keys) for row in listed.to_pylist()]
-        show("\n".join(f"  {line}" for line in aligned(lines).splitlines()))
+        lines += [_line(row, keys) for row in first_rows]
+        show("\n".join(f"  {line}" for line in align(lines).splitlines()))
 
 
 def _line(row: dict[str, Any], keys: list[str]) -> list[str]:

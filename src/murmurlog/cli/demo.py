@@ -1,4 +1,4 @@
-"""The command that shows everything on an invented log. Imports are late: --help answers at once."""
+"""The command that runs all steps on an invented log. Imports are late: --help answers at once."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from murmurlog.cli.output import progress, show, show_json
 @option("--seed", type=INTEGER, help="Known noise: the bundle is then NOT private.")
 @json_option
 def demo(out: Path, rows: int, seed: int | None, as_json: bool) -> None:
-    """The whole road on an invented log: generate, release, book, verify."""
+    """All steps on an invented log: generate, release, book, verify."""
     from murmurlog.cli import demo_log as demonstration
 
     with progress() as say:

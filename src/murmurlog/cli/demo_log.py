@@ -1,4 +1,4 @@
-"""The main job on an invented log, from nothing to a verified bundle."""
+"""All steps on an invented log, from generating it to a verified bundle."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ SOURCE = "demo"
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the demonstration made and where it is."""
+    """The result of the demonstration: its folder, the release and the checks of the bundle."""
 
     folder: Path
     outcome: Outcome
@@ -53,9 +53,10 @@ class Demo:
 
     def lines(self) -> list[str]:
         lines = [
-            f"{'ok    ' if c.ok else 'FAILED'} {c.name}: {c.message}" for c in self.report.checks
+            *self.report.lines(),
+            "",
+            f"From {self.log_rows} invented rows, {self.outcome.guarantee}:",
         ]
-        lines += ["", f"From {self.log_rows} invented rows, {self.outcome.guarantee}:"]
         bundle = load(self.outcome.out)
         for name, table in bundle.tables.items():
             lines += ["", f"{name}: {table.num_rows} rows, the first of them"]

@@ -33,22 +33,22 @@ def estimate(
     from murmurlog.bundle.schema import AT_LEAST, IN_LOG
 
     release = load(bundle)
-    found = run(
+    result = run(
         release, table=table, match=match, column=column, over=over, over_table=over_table,
         confidence=confidence,
     )  # fmt: skip
-    if not found.rows:
+    if not result.rows:
         tell(f"no row of {table} matches {match!r}: nothing published is not nothing asked")
     if as_json:
-        show_json(found.as_json())
+        show_json(result.as_json())
     else:
-        show(str(found))
+        show(str(result))
         unit = release.guarantee.unit
         about = {
             IN_LOG: f"a {unit} in the log counts once for each of them",
             AT_LEAST: f"about the {unit}s and items that were counted",
             None: f"about {unit}s after bounding",
-        }[found.meaning]
+        }[result.meaning]
         if period := release.certificate.period("count_from"):
             about += f", in {period}"
-        tell(f"published rows in it: {found.rows}; {about}")
+        tell(f"published rows in it: {result.rows}; {about}")

@@ -1,9 +1,9 @@
-"""The commands that say how useful a release is. What they write looks at the raw log: internal."""
+"""The commands that measure how useful a release is. They read the raw log: their output is internal."""
 
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import Option, read_list, read_pair
@@ -18,9 +18,13 @@ from murmurlog.cli.options import (
     source_argument,
     takes,
 )
-from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.cli.output import align, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import ReadOptions
+
+if TYPE_CHECKING:
+    from murmurlog.evaluation.result import Evaluation
+    from murmurlog.evaluation.scores import Result
 
 FOLDS = "Parts of the users; 1 holds out one user in five."
 
@@ -110,7 +114,8 @@ def evaluate(
     folds: int,
     memory: str | None,
     as_json: bool,
-    **groups: Any,
+    scoring: Scoring,
+    read: ReadOptions,
 ) -> None:
     """Score bundles on every task of the papers, against the log they come from. Internal."""
     from murmurlog.evaluation import report
@@ -119,7 +124,7 @@ def evaluate(
 
     report.check_target(out)
     with progress() as say:
-        done = run(
+        evaluation = run(
             source,
             bundles=bundle,
             test=test,
@@ -128,10 +133,10 @@ def evaluate(
             folds=folds,
             say=say,
             memory=memory,
-            **_keywords(**groups),
+            **_keywords(scoring, read),
         )
-    report.write(done, out)
-    _tell(done, out, as_json)
+    report.write(evaluation, out)
+    _report(evaluation, out, as_json)
 
 
 @command(
@@ -173,7 +178,8 @@ def sweep(
     folds: int,
     memory: str | None,
     as_json: bool,
-    **groups: Any,
+    scoring: Scoring,
+    read: ReadOptions,
 ) -> None:
     """Vary keys of requests and see what use is left. Internal."""
     from murmurlog.evaluation import report
@@ -184,7 +190,7 @@ def sweep(
     if x not in ("value", "evaluated"):
         raise UsageError(f"--x must be value or evaluated, not {x!r}")
     with progress() as say:
-        done = run(
+        evaluation = run(
             source,
             mechanisms=split_requests(mechanisms),
             vary=read_vary(vary),
@@ -193,10 +199,10 @@ def sweep(
             folds=folds,
             say=say,
             memory=memory,
-            **_keywords(**groups),
+            **_keywords(scoring, read),
         )
-    report.write_folder(done, out, x=x)
-    _tell(done, out / "report.html", as_json)
+    report.write_folder(evaluation, out, x=x)
+    _report(evaluation, out / "report.html", as_json)
 
 
 def read_vary(text: str) -> dict[str, list[str]]:
@@ -204,15 +210,15 @@ def read_vary(text: str) -> dict[str, list[str]]:
     from murmurlog.evaluation.request import split
 
     values: dict[str, list[str]] = {}
-    for key, listed in (read_pair(part, "--vary") for part in text.split(";") if part.strip()):
+    for key, items in (read_pair(part, "--vary") for part in text.split(";") if part.strip()):
         if key in values:
             raise UsageError(f"--vary names {key!r:.60} twice: write its values in one list")
-        values[key] = split(listed, ",")
+        values[key] = split(items, ",")
     return values
 
 
 def _keywords(scoring: Scoring, read: ReadOptions) -> dict[str, Any]:
-    """The keywords of `murmurlog.evaluate` that the groups give, their files read."""
+    """The keywords of `murmurlog.evaluate` from the groups of options, with the contents of their files."""
     from murmurlog.evaluation.label_files import read_doc_freq, read_planted
     from murmurlog.evaluation.tasks import Settings
 
@@ -231,35 +237,36 @@ def _keywords(scoring: Scoring, read: ReadOptions) -> dict[str, Any]:
     }
 
 
-def _tell(done: Any, out: Path, as_json: bool) -> None:
+def _report(evaluation: "Evaluation", out: Path, as_json: bool) -> None:
+    """Prints what was not run, the first results and where the report is."""
     from murmurlog.evaluation.report import finite
 
-    for skipped in done.skipped:
+    for skipped in evaluation.skipped:
         tell(f"not run: {skipped.task} for {skipped.system}: {skipped.why}")
     if as_json:
-        show_json(finite(done.as_json()))
+        show_json(finite(evaluation.as_json()))
     else:
-        show(aligned(_headlines(done)))
+        show(align(_headlines(evaluation)))
     tell("INTERNAL: this was made from the raw log and protects nobody. Do not publish it.")
     tell(f"wrote {out}: open it in a browser; numbers and charts are beside it")
 
 
-def _headlines(done: Any) -> list[list[str]]:
+def _headlines(evaluation: "Evaluation") -> list[list[str]]:
     """The first measures of each task, a column for each system; the report has everything."""
-    systems = [system.name for system in done.systems]
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for line in done.results:
-        found.setdefault(line.task, {}).setdefault(line.measure, {})[line.system] = line
+    systems = [system.name for system in evaluation.systems]
+    by_task: dict[str, dict[str, dict[str, Result]]] = {}
+    for line in evaluation.results:
+        by_task.setdefault(line.task, {}).setdefault(line.measure, {})[line.system] = line
     rows = [["task", "measure", *systems]]
-    for task, measures in found.items():
-        kept = [measure for measure in measures if " kept" in measure]
-        for measure in kept if task == "statistics" else list(measures)[:3]:
+    for task, measures in by_task.items():
+        kept_measures = [measure for measure in measures if " kept" in measure]
+        for measure in kept_measures if task == "statistics" else list(measures)[:3]:
             lines = measures[measure]
             cells = [_cell(lines.get(name)) for name in systems]
             rows.append([task, measure, *cells])
     return rows
 
 
-def _cell(line: Any) -> str:
+def _cell(line: "Result | None") -> str:
     """A value, or - where there is none: the system was not scored, or the mean is over nothing."""
     return "-" if line is None or math.isnan(line.value) else f"{line.value:.4g}"

@@ -36,7 +36,7 @@ def export(bundles: tuple[Path, ...], to: str, out: Path, as_json: bool) -> None
     exported = run(bundles, to=to, out=out)
     for note in exported.notes:
         tell(note)
-    listed = ", ".join(f"{name} ({n} rows)" for name, n in exported.files.items())
-    tell(f"wrote {out}: {listed}")
+    files = ", ".join(f"{name} ({n} rows)" for name, n in exported.files.items())
+    tell(f"wrote {out}: {files}")
     if as_json:
         show_json(exported.as_json())

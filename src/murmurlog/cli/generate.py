@@ -1,7 +1,6 @@
-"""The command that invents a log. Imports are late: --help answers at once."""
+"""The command that generates a log. Imports are late: --help answers at once."""
 
 from pathlib import Path
-from typing import Any
 
 from murmurlog.cli.options import FILE, INTEGER, command, json_option, option
 from murmurlog.cli.output import progress, show_json, tell
@@ -17,16 +16,13 @@ from murmurlog.cli.output import progress, show_json, tell
 def generate(
     rows: int, out: Path, seed: int, like: str | None, labels: Path | None, as_json: bool
 ) -> None:
-    """Invent a search log: nobody's, and shaped like a real one."""
+    """Generate a synthetic search log: invented users, with the shape of a real log."""
     from murmurlog.logs.invented.generate import generate as run
 
     with progress() as say:
         log = run(rows=rows, out=out, seed=seed, like=like, labels=labels, say=say)
     tell(f"wrote {out}: {log.rows} rows of {log.users} invented users, seed {seed}")
     if as_json:
-        made: dict[str, Any] = {"rows": log.rows, "users": log.users, "seed": seed, "out": str(out)}
-        if like:
-            made["like"] = like
-        if labels:
-            made["labels"] = str(labels)
-        show_json(made)
+        facts = {"rows": log.rows, "users": log.users, "seed": seed, "out": str(out)}
+        choices = {"like": like, "labels": labels and str(labels)}
+        show_json(facts | {name: value for name, value in choices.items() if value})

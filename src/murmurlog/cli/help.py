@@ -6,7 +6,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 from murmurlog.bundle.options import mechanism_table
 from murmurlog.cli.app import app
 from murmurlog.cli.options import command, with_default
-from murmurlog.cli.output import aligned, show
+from murmurlog.cli.output import align, show
 from murmurlog.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -61,13 +61,13 @@ def _lines(mechanism: dict[str, str], options: list[dict[str, str]]) -> list[str
     facts = [(name.replace("_", " "), mechanism[name]) for name in ("tables", "engines")]
     facts += [("items a unit", f"{mechanism['bound']} unless --per-user is given")]
     facts += [("asked for by", mechanism["asked_for_by"])]
-    lines = [f"{mechanism['name']}: {mechanism['about']}", "", aligned(facts)]
-    own = [option for option in options if mechanism["name"] in option["mechanisms"]]
-    if own:
+    lines = [f"{mechanism['name']}: {mechanism['about']}", "", align(facts)]
+    own_options = [option for option in options if mechanism["name"] in option["mechanisms"]]
+    if own_options:
         flags = [
             (f"  {option['flag']} {option['metavar']}", with_default(option["help"]))
-            for option in own
+            for option in own_options
         ]
-        lines += ["", "Flags of release and plan:", aligned(flags)]
+        lines += ["", "Flags of release and plan:", align(flags)]
     page = f"docs/explanation/mechanisms/{mechanism['page']}"
     return [*lines, "", f"Guarantee and proof: {page}"]

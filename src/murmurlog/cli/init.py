@@ -1,4 +1,4 @@
-"""The command that looks at a log with its owner and writes settings. Imports are late."""
+"""The command that inspects a log, asks its owner and writes settings. Imports are late."""
 
 import sys
 from contextlib import ExitStack
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from murmurlog.cli.options import FILE, command, json_option, option, source_argument
-from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.cli.output import align, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import ReadOptions
 
@@ -39,7 +39,7 @@ def init(
     new_source: bool,
     as_json: bool,
 ) -> None:
-    """Look at your log with you, ask what its rows do not say, and write murmurlog.toml."""
+    """Inspect your log, ask for what cannot be detected in it, and write murmurlog.toml."""
     if not yes and not sys.stdin.isatty():
         raise UsageError(
             "init asks questions, and there is no terminal to answer them: give --yes to take the "
@@ -56,7 +56,7 @@ def init(
             tell(text)
 
         def show(self, proposal: "Proposal") -> None:
-            tell(_described(proposal))
+            tell(_describe(proposal))
 
     check_out(out, force=force)
     flags = {"ledger": ledger, "source_name": name, "new_source": new_source or None}
@@ -64,54 +64,56 @@ def init(
     try:
         with ExitStack() as copies:
             with progress() as say:
-                made = copies.enter_context(
+                proposal = copies.enter_context(
                     propose(source, out=out, asks=not yes, say=say, **answers)
                 )
             if yes:
-                (tell if as_json else show)(_described(made))
+                (tell if as_json else show)(_describe(proposal))
             else:
-                made = ask_owner(made, Terminal())
-        known = account_of(made.answers)
-        made = write(made, out, force=force)
+                proposal = ask_owner(proposal, Terminal())
+        account = account_of(proposal.answers)
+        proposal = write(proposal, out, force=force)
     except KeyboardInterrupt:
         tell("stopped: nothing was written")
         sys.exit(130)
     if as_json:
-        show_json(made.as_json())
-    _report(made, known=known is not None and known.epsilon_cap is not None)
+        show_json(proposal.as_json())
+    _report(proposal, has_cap=account is not None and account.epsilon_cap is not None)
 
 
-def _described(made: "Proposal") -> str:
-    """What was found, as lines."""
-    found, trial = made.inspection, made.trial
+def _describe(proposal: "Proposal") -> str:
+    """What a proposal found in the log, as lines."""
+    inspection, trial = proposal.inspection, proposal.trial
     lines = [
-        f"{made.source}: what was found, for your eyes only",
-        f"  format     {made.reading.get('format', found.format)}",
+        f"{proposal.source}: what was found, for your eyes only",
+        f"  format     {proposal.reading.get('format', inspection.format)}",
     ]
-    if d := found.delimiter:
+    if d := inspection.delimiter:
         sign = "" if d.character.isspace() else f" ({d.character})"
         lines.append(f"  delimiter  {d.name}{sign}: {d.fields} fields")
-    if found.encoding:
-        lines.append(f"  encoding   {found.encoding.name}: {found.encoding.why}")
-    if t := found.time:
-        form = made.reading.get("time_format") or t.name
+    if inspection.encoding:
+        lines.append(f"  encoding   {inspection.encoding.name}: {inspection.encoding.why}")
+    if t := inspection.time:
+        form = proposal.reading.get("time_format") or t.name
         lines.append(f"  times      {form}, from {t.first:%Y-%m-%d} to {t.last:%Y-%m-%d}")
-    if made.reading.get("url") == "id":
+    if proposal.reading.get("url") == "id":
         lines.append("  clicks     ids of documents, kept as they are (--url id)")
-    role_of = {name: role for role, name in made.reading.get("columns", found.roles).items()}
+    role_of = {
+        name: role for role, name in proposal.reading.get("columns", inspection.roles).items()
+    }
     rows = [["  column", "is the", "a few values"]]
-    unused = [column for column in found.columns if column.name not in role_of]
-    for column in found.columns:
+    unused = [column for column in inspection.columns if column.name not in role_of]
+    for column in inspection.columns:
         if column not in unused[MOST_UNUSED:]:
-            # A line break in a value must not look like a line of ours.
+            # A line break in a value must not look like a line of this text.
             cells = (column.name, role_of.get(column.name, "-"), " | ".join(column.samples))
             rows.append(
                 ["  " + " ".join(cells[0].split()), *(" ".join(c.split()) for c in cells[1:])]
             )
-    lines.append(aligned(rows))
+    lines.append(align(rows))
     if more := unused[MOST_UNUSED:]:
         lines.append(f"  and {len(more)} more columns that are not used")
-    lines += [f"  not clear: {doubt}" for doubt in found.doubts]
+    lines += [f"  not clear: {doubt}" for doubt in inspection.doubts]
     part = " in a sample spread over the file" if trial.sampled else ""
     if trial.failure:
         lines.append(f"  unreadable: {trial.failure}")
@@ -130,17 +132,17 @@ def _described(made: "Proposal") -> str:
     return "\n".join(lines)
 
 
-def _report(made: "Proposal", *, known: bool) -> None:
-    """Says what was written and what to do next."""
-    said = made.answers
-    tell(f"wrote {made.out}: read it before the first release")
-    if said.ledger is None:
+def _report(proposal: "Proposal", *, has_cap: bool) -> None:
+    """Prints what was written and what to do next."""
+    answers = proposal.answers
+    tell(f"wrote {proposal.out}: read it before the first release")
+    if answers.ledger is None:
         tell("no ledger: releases will not be booked")
-    elif known:
-        tell(f'{said.ledger}: source "{said.source_name}" keeps its cap')
+    elif has_cap:
+        tell(f'{answers.ledger}: source "{answers.source_name}" keeps its cap')
     else:
         tell(
-            f'{said.ledger}: source "{said.source_name}" may spend epsilon {said.cap_epsilon:g}, '
-            f"delta {said.whole_delta:g} per user in all"
+            f'{answers.ledger}: source "{answers.source_name}" may spend epsilon {answers.cap_epsilon:g}, '
+            f"delta {answers.whole_delta:g} per user in all"
         )
-    tell(f"next: {made.command}")
+    tell(f"next: {proposal.command}")

@@ -1,10 +1,8 @@
 """The commands on a ledger."""
 
-import csv
-import io
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
@@ -18,8 +16,11 @@ from murmurlog.cli.options import (
     option,
     takes,
 )
-from murmurlog.cli.output import show, show_json, tell
+from murmurlog.cli.output import show, show_csv, show_json, tell
 from murmurlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from murmurlog.publishing.ledger import Ledger
 
 name_argument = click.argument("name", metavar="NAME", help="The source.")
 
@@ -68,12 +69,12 @@ def ledger_show(ledger: Path | None, as_json: bool) -> None:
     """Each source in words: its cap, what is spent and left, its releases, changes of its cap."""
     from murmurlog.publishing import ledger_statement as statement
 
-    book = _open(ledger)
-    contents = book.contents()
+    open_ledger = _open(ledger)
+    contents = open_ledger.contents()
     if as_json:
         show_json(statement.as_json(contents))
         return
-    show(statement.as_text(contents, book.path.name))
+    show(statement.as_text(contents, open_ledger.path.name))
 
 
 @ledger.command("export", examples=["murmurlog ledger export --ledger budget.db > bookings.csv"])
@@ -87,11 +88,7 @@ def ledger_export(ledger: Path | None, as_json: bool) -> None:
     if as_json:
         show_json(entries)
         return
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Entry)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(entries)
-    show(text.getvalue().rstrip("\n"))
+    show_csv([field.name for field in fields(Entry)], (entry.values() for entry in entries))
 
 
 @ledger.command(
@@ -115,10 +112,8 @@ def ledger_cap(
     decision: Decision,
 ) -> None:
     """Create a source, or set what may be spent on it in all. Raising a cap needs --reason."""
-    from murmurlog.publishing.ledger import Ledger
-
-    book = Ledger(_path(ledger))
-    change = book.cap(
+    open_ledger = _open(ledger, must_exist=False)
+    change = open_ledger.cap(
         name,
         epsilon=epsilon,
         delta=delta,
@@ -126,7 +121,7 @@ def ledger_cap(
         **asdict(parts),
         **asdict(decision),
     )
-    account = book.account(change.source)
+    account = open_ledger.account(change.source)
     tell(
         f'source "{account.name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all, of it '
         f"epsilon {change.pure:.4g} by pure releases"
@@ -154,13 +149,11 @@ def ledger_cap(
 @takes(decision=Decision)
 def ledger_require_cap(off: bool, ledger: Path | None, as_json: bool, decision: Decision) -> None:
     """Refuse releases on sources without a cap, from now on."""
-    from murmurlog.publishing.ledger import Ledger
-
-    book = Ledger(_path(ledger), must_exist=off)
-    changed = book.require_cap(not off, **asdict(decision))
-    contents = book.contents()
+    open_ledger = _open(ledger, must_exist=off)
+    changed = open_ledger.require_cap(not off, **asdict(decision))
+    contents = open_ledger.contents()
     tell(
-        f"{book.path.name}: a source "
+        f"{open_ledger.path.name}: a source "
         + ("may be without a cap" if off else "needs a cap; releases on one without are refused")
         + ("" if changed else " (as before: nothing was changed)")
     )
@@ -188,13 +181,10 @@ def ledger_statement(name: str, out: Path, ledger: Path | None, as_json: bool) -
         show_json({"source": source, "out": str(out)})
 
 
-def _path(ledger: Path | None) -> Path:
-    if ledger is None:
+def _open(path: Path | None, *, must_exist: bool = True) -> "Ledger":
+    """The ledger in a file."""
+    if path is None:
         raise UsageError("which ledger? Give --ledger FILE")
-    return ledger
-
-
-def _open(ledger: Path | None) -> Any:
     from murmurlog.publishing.ledger import Ledger
 
-    return Ledger(_path(ledger), must_exist=True)
+    return Ledger(path, must_exist=must_exist)

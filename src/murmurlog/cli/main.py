@@ -37,7 +37,7 @@ for command in (
 ):
     app.add_command(command)
 
-# A path that was given leads nowhere; other failures of the machine are a disk's.
+# Errors of a path that the user gave; all other errors of the operating system count as those of a disk.
 NO_PATH = (
     errno.ENAMETOOLONG,
     errno.EACCES,
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _report(error: BaseException) -> None:
-    """Says what is wrong and exits with its code."""
+    """Prints what is wrong and exits with its code."""
     if isinstance(error, MurmurlogError):
         tell(f"{error.word} ({error.exit_code}): {error}")
         _exit(error.exit_code)
@@ -96,7 +96,7 @@ def _exit(code: int) -> None:
 
 
 def _exit_at_once(code: int) -> None:
-    """Ends the process without Python's own end: a thread of a library that then asks for Python would abort it."""
+    """Ends the process without Python's shutdown, in which a library's thread that needs Python aborts it."""
     sys.stdout.flush()
     sys.stderr.flush()
     stop.clean_up()

@@ -1,4 +1,4 @@
-"""What commands are made of: Click's options from declarations, and help in groups.
+"""The parts of commands: Click's options from declarations, and help in groups.
 
 A group of options is a dataclass whose fields declare options (`murmurlog.bundle.options`). Flags,
 MURMURLOG_* variables and settings in murmurlog.toml all become one value of that group. Options of
@@ -31,7 +31,7 @@ TITLES = {
     "Choice": "What to publish",
     "Budget": "Budget",
     "Privacy": "Budget",
-    "Planned": "Budget",
+    "PlanBudget": "Budget",
     "Booking": "Budget",
     "SeriesOptions": "Series",
     "ReadOptions": "Your log",
@@ -79,7 +79,7 @@ class Flag(click.Option):
 
 
 def with_default(text: str) -> str:
-    """The help of a flag with its default in the one form, [default: X]."""
+    """The help of a flag with its default written as [default: X]."""
     return _DEFAULT.sub(lambda match: f".  [default: {match[1]}]", text)
 
 
@@ -162,15 +162,15 @@ def _show_all_help(context: click.Context, _parameter: click.Parameter, wanted: 
 
 
 def _mechanism_records() -> Iterator[tuple[str, str]]:
-    """Each mechanism that has flags, and these; `murmurlog help NAME` explains them."""
+    """Each mechanism that has flags, with its flags; `murmurlog help NAME` explains them."""
     flags: dict[str, list[str]] = {}
     for option in mechanism_table()["options"]:
         for owner in option["mechanisms"]:
             flags.setdefault(owner, []).append(option["flag"])
     yield "help MECHANISM", "These flags are explained by, for example, murmurlog help rounds."
-    for name, its in flags.items():
+    for name, texts in flags.items():
         # The formatter would break a line inside a flag, at a hyphen.
-        first, *more = textwrap.wrap(" ".join(its), WIDTH - 25, break_on_hyphens=False)
+        first, *more = textwrap.wrap(" ".join(texts), WIDTH - 25, break_on_hyphens=False)
         yield name, first
         yield from (("", line) for line in more)
 
@@ -198,9 +198,9 @@ json_option = option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def takes(*, mechanisms: bool = False, **groups: type) -> Callable[..., Callable[..., Any]]:
-    """Gives a command the flags of these groups; it is called with one value for each group.
+    """A decorator that gives a command the flags of these groups, and calls it with a value of each group.
 
-    With `mechanisms` it takes their options, too, and is called with `options`, those that are set.
+    With `mechanisms` it adds the flags of mechanisms, and passes those that are set as `options`.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,8 +219,8 @@ def takes(*, mechanisms: bool = False, **groups: type) -> Callable[..., Callable
                     {str(flag.name): parameters[str(flag.name)] for flag in of_mechanisms}
                 )
             used = {flag.name for flag in (*flags, *of_mechanisms)}
-            own = {name: value for name, value in parameters.items() if name not in used}
-            return function(**own, **values)
+            others = {name: value for name, value in parameters.items() if name not in used}
+            return function(**others, **values)
 
         own_flags = getattr(function, "__click_params__", [])
         # Click keeps parameters from the last to the first, as decorators are applied.
@@ -277,7 +277,7 @@ def mechanism_flags() -> list[Flag]:
 
 
 def mechanism_options(texts: Mapping[str, Any]) -> dict[str, Any]:
-    """The mechanisms' options that are set, as values."""
+    """The values of the mechanisms' options that are set."""
     from murmurlog.mechanisms import declared_options
 
     declared = declared_options()

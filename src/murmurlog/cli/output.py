@@ -1,18 +1,19 @@
-"""Where things are printed: data on stdout, words and progress on stderr. Nothing is ever cut."""
+"""Printing: data on stdout, messages and progress on stderr. Nothing is ever cut."""
 
+import csv
 import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 
 LARGE_DELTA = 1e-3
-# What a terminal or a reader would obey: control characters, marks that turn the order of writing
-# around, and halves of surrogate pairs, which cannot be written at all.
+# What a terminal or a reader would obey: control characters and marks that change the direction of
+# writing; and halves of surrogate pairs, which cannot be encoded.
 _UNSHOWN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -29,8 +30,8 @@ _terminal = _Terminal(stderr=True, markup=False, highlight=False, soft_wrap=True
 
 
 def harmless(text: str) -> str:
-    """The text with everything escaped that a terminal would obey: names come from other people."""
-    return _UNSHOWN.sub(lambda found: ascii(found[0])[1:-1], text)
+    """The text with every character escaped that a terminal would obey: names come from other people."""
+    return _UNSHOWN.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def show(text: str) -> None:
@@ -43,6 +44,14 @@ def show(text: str) -> None:
 
 def show_json(value: Any) -> None:
     show(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def show_csv(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    show(text.getvalue().rstrip("\n"))
 
 
 def tell(text: str) -> None:
@@ -63,8 +72,8 @@ def progress() -> Iterator[Callable[[str], None]]:
         yield reporter
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """The rows as lines with columns of equal width."""
+def align(rows: Sequence[Sequence[str]]) -> str:
+    """The rows as lines, with each column padded to one width."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -73,7 +82,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def warn_about(guarantee: Any) -> None:
-    """Says what a large delta means, or a release without a guarantee."""
+    """Warns of a large delta, or of a release without a guarantee."""
     if guarantee.notion == "none":
         tell("warning: nothing is proved about this release. Do not publish it.")
     elif guarantee.plain_delta >= LARGE_DELTA:

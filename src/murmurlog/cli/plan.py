@@ -45,14 +45,14 @@ class Forecast:
     ] = False
 
     @property
-    def wanted(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether any forecast option is given."""
         chosen = (self.target, self.goal, self.public, self.like, self.raw)
         return self.sweep or any(value is not None for value in chosen)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned(Privacy):
+class PlanBudget(Privacy):
     """Budget and unit of privacy."""
 
     users: Annotated[
@@ -69,12 +69,12 @@ class Planned(Privacy):
 @option("--out", type=FILE, help="A .toml file for release. Must be new.")
 @memory_option
 @json_option
-@takes(privacy=Planned, choice=Choice, forecast=Forecast, read=SourceOptions, mechanisms=True)
+@takes(privacy=PlanBudget, choice=Choice, forecast=Forecast, read=SourceOptions, mechanisms=True)
 def plan(
     out: Path | None,
     memory: str | None,
     as_json: bool,
-    privacy: Planned,
+    privacy: PlanBudget,
     choice: Choice,
     forecast: Forecast,
     read: SourceOptions,
@@ -95,9 +95,11 @@ def plan(
         "read": read,
         "memory": memory,
     }
-    given = {**options, "letters": choice.letters, "noise": choice.noise, "users": privacy.users}
-    if forecast.wanted or forecast_by_users(choice.mechanism, given):
-        own = {name: options.pop(name) for name in list(options) if name in FORECAST_OPTIONS}
+    choices = {**options, "letters": choice.letters, "noise": choice.noise, "users": privacy.users}
+    if forecast.is_requested or forecast_by_users(choice.mechanism, choices):
+        own_options = {
+            name: options.pop(name) for name in list(options) if name in FORECAST_OPTIONS
+        }
         plan_on_forecast(
             target=forecast.target,
             goal=forecast.goal,
@@ -108,7 +110,7 @@ def plan(
                 "set_only": choice.set_only,
                 "mechanism": choice.mechanism,
                 "per_user": choice.per_user,
-                "options": own,
+                "options": own_options,
             },
             others={"letters": choice.letters, "noise": choice.noise, **options},
             source=source,

@@ -3,7 +3,7 @@
 import click
 
 from murmurlog.cli.options import command, json_option, memory_option, source_argument, takes
-from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.cli.output import align, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import ReadOptions
 
@@ -44,4 +44,4 @@ def profile(
     listing = [["distinct items a user", "mean", "median", "99 %"]]
     for kind, n in figures["items_per_user"].items():
         listing.append([kind, *(f"{n[name]:.1f}" for name in ("mean", "p50", "p99"))])
-    show(aligned(listing))
+    show(align(listing))

@@ -16,7 +16,7 @@ BAR = 18
 
 
 class Stage:
-    """What is known of a stage. Reporting adds two numbers; the drawing thread reads them."""
+    """The progress of a stage. Reporting adds to two numbers; the drawing thread reads them."""
 
     def __init__(self, *, text: str, total: float | None, unit: str) -> None:
         self.text, self.total, self.unit = harmless(text), total, unit
@@ -68,7 +68,7 @@ class _Numbers(ProgressColumn):
 
 
 class TerminalReporter:
-    """Draws the stage at hand and, above it, the whole task if that was begun."""
+    """Draws the current stage and, above it, the whole task if that is measured."""
 
     def __init__(self, console: Console) -> None:
         began = time.monotonic()
@@ -96,17 +96,17 @@ class TerminalReporter:
         self._draw(self._stage, False)
 
     def measure(self, *, total: float | None, unit: str) -> Advance:
-        """Measures the stage at hand."""
+        """Measures the current stage."""
         self._stage.total, self._stage.unit = total, unit
         return self._stage.advance
 
     def measure_all(self, text: str, *, total: float | None, unit: str) -> Advance:
         """Measures the whole task, in a line of its own."""
-        begun = Stage(text=text, total=total, unit=unit)
-        self._draw(begun, True)
-        return begun.advance
+        stage = Stage(text=text, total=total, unit=unit)
+        self._draw(stage, True)
+        return stage.advance
 
-    def _draw(self, begun: Stage, whole: bool) -> None:
+    def _draw(self, stage: Stage, whole: bool) -> None:
         if (before := self._tasks.pop(whole, None)) is not None:
             self.drawing.remove_task(before)
-        self._tasks[whole] = self.drawing.add_task(begun.text, stage=begun, clock=self._clock)
+        self._tasks[whole] = self.drawing.add_task(stage.text, stage=stage, clock=self._clock)

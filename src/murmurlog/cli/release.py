@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from murmurlog.cli.options import command, json_option, option, source_argument, takes
-from murmurlog.cli.output import aligned, progress, show_json, tell, warn_about
+from murmurlog.cli.output import align, progress, show_json, tell, warn_about
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.running import Running
 from murmurlog.publishing.request import (
@@ -21,16 +21,8 @@ if TYPE_CHECKING:
 @command(
     usual=[
         *("--tables", "--mechanism", "--per-user", "--by"),
-        *(
-            "--epsilon",
-            "--delta",
-            "--unit",
-            "--of-cap",
-            "--users",
-            "--ledger",
-            "--source",
-            "--new-source",
-        ),
+        *("--epsilon", "--delta", "--unit", "--of-cap", "--users"),
+        *("--ledger", "--source", "--new-source"),
         *("--columns", "--format", "--since", "--until", "--url", "--screen", "--deny"),
         *("--memory", "--engine", "--about"),
     ],
@@ -62,11 +54,26 @@ if TYPE_CHECKING:
     statements=Statements,
     mechanisms=True,
 )
-def release(source: str, out: str, dry_run: bool, as_json: bool, **groups: Any) -> None:
+def release(
+    source: str,
+    out: str,
+    dry_run: bool,
+    as_json: bool,
+    budget: Budget,
+    content: Content,
+    read: ReadOptions,
+    booking: Booking,
+    running: Running,
+    statements: Statements,
+    options: dict[str, Any],
+) -> None:
     """Publish the tables of a log as a bundle, under one guarantee."""
     from murmurlog.publishing.release import carry_out
 
-    request = ReleaseRequest(source=source, out=out, dry_run=dry_run, **groups)
+    request = ReleaseRequest(
+        source=source, out=out, dry_run=dry_run, budget=budget, content=content, read=read,
+        booking=booking, running=running, statements=statements, options=options,
+    )  # fmt: skip
     with progress() as say:
         outcome = carry_out(request, say=say)
     _report(outcome, request.budget.users)
@@ -77,8 +84,8 @@ def release(source: str, out: str, dry_run: bool, as_json: bool, **groups: Any) 
 def _report(outcome: "Outcome", users: int | None) -> None:
     g = outcome.guarantee
     if outcome.broken:
-        listed = ", ".join(f"{n} x {reason}" for reason, n in outcome.broken.items())
-        tell(f"rows not used as they are (for your eyes only): {listed}")
+        reasons = ", ".join(f"{n} x {reason}" for reason, n in outcome.broken.items())
+        tell(f"rows not used as they are (for your eyes only): {reasons}")
     listing = [["table", "rows", "mechanism", "epsilon", "delta"]]
     for name, plan in outcome.plans.items():
         count = str(outcome.rows.get(name, "-"))
@@ -88,7 +95,7 @@ def _report(outcome: "Outcome", users: int | None) -> None:
             for part, digits in (("epsilon", ".6g"), ("delta", ".3g"))
         ]
         listing.append([name, count, _short(str(plan.mechanism)), *budget])
-    tell(aligned(listing))
+    tell(align(listing))
     tell(f"together: {g}")
     warn_about(g)
     for name, notes in outcome.notes.items():

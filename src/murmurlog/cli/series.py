@@ -9,7 +9,7 @@ import click
 
 from murmurlog.cli.ledger import Decision
 from murmurlog.cli.options import FILE, Group, json_option, option, takes
-from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.cli.output import align, progress, show, show_json, tell
 from murmurlog.errors import DiskError, InputError
 from murmurlog.publishing.series_spec import SeriesOptions
 
@@ -62,10 +62,10 @@ def series_init(
         f"next: murmurlog series run {path}"
     )
     if as_json:
-        shown = {**vars(spec), "first": str(spec.first), "last": spec.last and str(spec.last)}
-        shown |= {"skip": [str(each) for each in spec.skip]}
-        shown |= {"period": spec.first.kind, "release": dict(spec.release)}
-        show_json({"spec": str(path), "cap_set": started.cap_set, **shown})
+        facts = {**vars(spec), "first": str(spec.first), "last": spec.last and str(spec.last)}
+        facts |= {"skip": [str(period) for period in spec.skip]}
+        facts |= {"period": spec.first.kind, "release": dict(spec.release)}
+        show_json({"spec": str(path), "cap_set": started.cap_set, **facts})
 
 
 @series.command(
@@ -108,9 +108,9 @@ def series_run(
             tell(f'another run of series "{spec.name}" is at work: nothing was done')
             return
         if run.lost:
-            listed = ", ".join(run.lost)
+            names = ", ".join(run.lost)
             raise DiskError(
-                f'{listed} of series "{spec.name}" was booked by a run that ended before the bundle was made. '
+                f'{names} of series "{spec.name}" was booked by a run that ended before the bundle was made. '
                 "It is lost: its part of the cap stays spent. The next run goes on with the periods after it; to "
                 f"spend another part on it: murmurlog series run {path} --again {run.lost[0]}"
             )
@@ -138,7 +138,7 @@ def series_status(path: Path, as_json: bool) -> None:
     if as_json:
         show_json(status.as_json())
         return
-    show(aligned([[str(each.period), *_described(each, status)] for each in status.periods]))
+    show(align([[str(state.period), *_describe(state, status)] for state in status.periods]))
     show(f'left of the cap of source "{status.account.name}": {status.left}')
     cap = status.account.epsilon_cap, status.account.delta_cap
     if cap != (spec.epsilon, spec.delta):
@@ -152,17 +152,19 @@ def series_status(path: Path, as_json: bool) -> None:
         )
 
 
-def _described(each: "PeriodState", status: "Status") -> tuple[str, str]:
+def _describe(state: "PeriodState", status: "Status") -> tuple[str, str]:
     """The state of a period in a word, and what there is to say."""
-    rows = ", ".join(f"{name} {rows:,} rows" for name, rows in each.rows.items())
-    said = {
-        "published": f"{each.bundle}  {rows}" if each.bundle else "its bundle was moved or removed",
+    rows = ", ".join(f"{name} {rows:,} rows" for name, rows in state.rows.items())
+    details = {
+        "published": f"{state.bundle}  {rows}"
+        if state.bundle
+        else "its bundle was moved or removed",
         "lost": "booked, not published; its part of the cap is spent",
         "interrupted": "the next run finishes it, or reports it as lost",
         "skipped": "a later period is booked",
-        "waiting": f"for {each.missing}",
-        "future": f"over on {each.period.end}",
+        "waiting": f"for {state.missing}",
+        "future": f"over on {state.period.end}",
     }
-    if each.state == "interrupted" and status.running:
+    if state.state == "interrupted" and status.running:
         return "running", "a run is at work on it"
-    return each.state, said.get(each.state, "")
+    return state.state, details.get(state.state, "")

@@ -50,10 +50,10 @@ def serve(
     hosts = Hosts(
         address=address, port=listening.getsockname()[1], names=tuple(n.lower() for n in name)
     )
-    application = make(served, verifier=verified, hosts=hosts)
+    application = make(served, verifier=verify_bundle, hosts=hosts)
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
-    shown = f"[{here}]" if ":" in here else here
-    url = f"http://{shown}:{hosts.port}/"
+    host_text = f"[{here}]" if ":" in here else here
+    url = f"http://{host_text}:{hosts.port}/"
     with suppress(KeyboardInterrupt, Stopped):  # that is how it ends
         tell(f"serving {', '.join(served.by_name)} at {url} (Ctrl-C ends it)")
         if not hosts.loopback:
@@ -81,7 +81,7 @@ def serve(
 
 
 def _address(host: str) -> str:
-    """The address that is meant; localhost is the one address it should be."""
+    """The address of a host; localhost is the one address that it stands for."""
     if host == "localhost":
         return "127.0.0.1"
     try:
@@ -97,23 +97,23 @@ def _listen(address: str, port: int) -> Any:
     import socket
 
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    found = socket.socket(family)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((address, port))
+        listener.bind((address, port))
     except OSError as error:
-        found.close()
+        listener.close()
         raise UsageError(
             f"--port {port} at {address} cannot be had ({error.strerror}): choose another, or 0"
         ) from None
-    found.listen(BACKLOG)
-    return found
+    listener.listen(BACKLOG)
+    return listener
 
 
 # --- what the page may not reach itself -----------------------------------------------------------
 
 
-def verified(folder: Path) -> dict[str, Any]:
+def verify_bundle(folder: Path) -> dict[str, Any]:
     """The checks of a bundle as it is on disk."""
     from murmurlog.auditing.verify import verify
 

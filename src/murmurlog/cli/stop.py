@@ -19,10 +19,10 @@ class Stopped(BaseException):
 
 
 def listen() -> None:
-    """From here on a signal ends the work in order; signals that are ignored stay ignored."""
-    for each in SIGNALS:
-        if signal.getsignal(each) is not signal.SIG_IGN:
-            signal.signal(each, _stop)
+    """From here on a signal unwinds the work; signals that are ignored stay ignored."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
     sys.unraisablehook = _repeat
 
 
@@ -34,10 +34,10 @@ def clean_up() -> None:
 
 
 def leave() -> None:
-    """The work is done and cleaned up: another signal ends the process at once, without a word."""
-    for each in SIGNALS:
-        if signal.getsignal(each) is not signal.SIG_IGN:
-            signal.signal(each, signal.SIG_DFL)
+    """From here on a signal ends the process at once, without a message: the work is cleaned up."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def exit_code(error: BaseException) -> int | None:
@@ -51,7 +51,7 @@ def exit_code(error: BaseException) -> int | None:
 
 
 def sentence() -> str:
-    """What was spent by the time of the stop."""
+    """A sentence on what was spent by the time of the stop."""
     # A command that never loaded the module has nothing to book.
     publishing: Any = sys.modules.get("murmurlog.publishing.booking")
     return f"stopped: {publishing.last_sentence() if publishing else 'nothing was booked'}"

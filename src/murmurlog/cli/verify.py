@@ -21,6 +21,5 @@ def verify(bundle: Path, ledger: Path | None, as_json: bool) -> None:
     if as_json:
         show_json(report.as_json())
     else:
-        for check in report.checks:
-            show(f"{'ok    ' if check.ok else 'FAILED'} {check.name}: {check.message}")
+        show("\n".join(report.lines()))
     sys.exit(report.exit_code)
