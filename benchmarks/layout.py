@@ -215,6 +215,8 @@ def count_flags(checkout: Path) -> dict[str, object]:
     for name in groups:
         script = "from murmurlog.cli.main import main; main()"
         text = run(checkout, ["-c", script, *name, "--help"], Path.cwd())
+        if "--help-all" in text:
+            text = run(checkout, ["-c", script, *name, "--help-all"], Path.cwd())
         members = text.partition("\nCommands:\n")[2]
         if members:
             groups += [(*name, part) for part in re.findall(r"^  ([a-z]\S*)", members, re.M)]
