@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from murmurlog.bundle.canonical import cleaner
 from murmurlog.bundle.keys import clean_url
 from murmurlog.logs import text_keys
-from murmurlog.logs.cleaning import Cleaning, plain_urls
+from murmurlog.logs.cleaning import Cleaning, find_plain_urls
 from murmurlog.logs.screen import load
 from murmurlog.logs.text_keys import TextColumn
 
@@ -45,7 +45,7 @@ def _several_blocks(monkeypatch):
 @given(st.lists(st.none() | URLS, max_size=10), st.sampled_from(["host", "path"]))
 def test_a_plain_url_is_cut_as_python_cuts_it(texts, level):
     column = column_of(texts)
-    plain, first, size = plain_urls(
+    plain, first, size = find_plain_urls(
         column.data, column.start, column.length, host_only=level == "host"
     )
     for text, ok, start, length in zip(texts, plain, first, size, strict=True):
@@ -68,7 +68,10 @@ def test_the_bytes_after_a_url_do_not_count(following):
     for url in urls:
         alone, beside = column_of([url]), column_of([url, following])
         cuts = [
-            [values[0].item() for values in plain_urls(c.data, c.start, c.length, host_only=False)]
+            [
+                values[0].item()
+                for values in find_plain_urls(c.data, c.start, c.length, host_only=False)
+            ]
             for c in (alone, beside)
         ]
         assert cuts[0] == cuts[1]
@@ -87,7 +90,7 @@ def test_ordinary_urls_are_plain_and_others_are_not():
         "http://a..b/",
     ]
     column = column_of([*ordinary, *odd])
-    plain, _, _ = plain_urls(column.data, column.start, column.length, host_only=False)
+    plain, _, _ = find_plain_urls(column.data, column.start, column.length, host_only=False)
     assert plain.tolist() == [True] * len(ordinary) + [False] * len(odd)
 
 

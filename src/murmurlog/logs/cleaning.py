@@ -237,7 +237,7 @@ def _odd_queries(data: Bytes, start: Integers, length: Integers, needs: str) -> 
     return np.asarray(suspect)
 
 
-def plain_urls(
+def find_plain_urls(
     data: Bytes, start: Integers, length: Integers, *, host_only: bool
 ) -> tuple[Mask, Integers, Integers]:
     """Which urls have the form of `keys.PLAIN_URL` without query string and fragment, and where their key is.
@@ -255,7 +255,7 @@ def plain_urls(
 def _find_urls(
     data: Bytes, start: Integers, length: Integers, *, host_only: bool
 ) -> tuple[Mask, Integers, Integers]:
-    """What `plain_urls` returns, for one block of urls."""
+    """What `find_plain_urls` returns, for one block of urls."""
     place, (data, start) = start, pad(data, start, length)
     end = start + length
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))[start]
@@ -296,7 +296,7 @@ def _find_urls(
 
 def clean_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:
     """The urls as keys; null where one cannot be read."""
-    cleaned, clean = _plain_urls(urls, cleaning), cleaning.cleaners["url"]
+    cleaned, clean = _clean_plain_urls(urls, cleaning), cleaning.cleaners["url"]
     if cleaned.null_count:
         left = pc.is_null(cleaned)
         rest = [clean(text) for text in urls.filter(left).to_pylist()]
@@ -304,7 +304,7 @@ def clean_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:
     return cleaned
 
 
-def _plain_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:
+def _clean_plain_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:
     """The urls of the most common form as `clean_url` cleans them; null for those that Python has to clean."""
     if cleaning.url == "id":
         return pa.nulls(len(urls), urls.type)

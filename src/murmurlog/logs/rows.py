@@ -23,7 +23,7 @@ from murmurlog.logs.cleaning import (
     apply_rules,
     changed_queries,
     clean_urls,
-    plain_urls,
+    find_plain_urls,
     put_texts,
     screen_texts,
 )
@@ -497,7 +497,7 @@ class RowReader:
         if self.cleaning.url != "id":
             rows, host_only = np.flatnonzero(stated), self.cleaning.url == "host"
             start, length = urls.start[rows], urls.length[rows]
-            plain, first, size = plain_urls(urls.data, start, length, host_only=host_only)
+            plain, first, size = find_plain_urls(urls.data, start, length, host_only=host_only)
             plain_keys = self.text_keys.spans(urls.data, first, size)
             plain_keys[~plain] = 0
             readable[rows], keys[rows] = plain, plain_keys

@@ -233,7 +233,7 @@ def solve_threshold(
     scale, p = _search(noise, epsilon, delta, d, neighbours)
     if noise != "geometric":
         return scale, _threshold_at(noise, scale, p)
-    return _with_integer_threshold(noise, epsilon, delta, d, neighbours, scale, p)
+    return _fit_integer_threshold(noise, epsilon, delta, d, neighbours, scale, p)
 
 
 def solve_integer_threshold(
@@ -251,7 +251,7 @@ def solve_integer_threshold(
     if d < 1:
         raise UsageError(f"the bound d must be at least 1, not {d}")
     scale, p = _search(noise, epsilon, delta, d, neighbours)
-    return _with_integer_threshold(noise, epsilon, delta, d, neighbours, scale, p)
+    return _fit_integer_threshold(noise, epsilon, delta, d, neighbours, scale, p)
 
 
 def real_threshold(noise: str, T: int) -> float:
@@ -356,9 +356,13 @@ def _largest_p(
     return math.exp(log_p)
 
 
-def _with_integer_threshold(
+def _fit_integer_threshold(
     noise: str, epsilon: float, delta: float, d: int, neighbours: str, scale: float, p: float
 ) -> tuple[float, int]:
+    """The least integer threshold at which an item of one unit passes with p at most, and the least scale for it.
+
+    The scale is rounded up, and stays as it is if a smaller one does not keep delta for all neighbours.
+    """
     T = _least_integer(noise, scale, p)
 
     def excess(scale: float, *, every_pair: bool = d <= ALL_PAIRS_UP_TO) -> float:

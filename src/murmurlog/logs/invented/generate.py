@@ -129,7 +129,7 @@ def _plain(*, rows: int, seed: int) -> SyntheticLog:
                 "user": text.decode(user, [f"u{i:07d}" for i in rng.permutation(user[-1] + 1)]),
                 "time": pa.array(FIRST_DAY + time.astype("timedelta64[us]")),
                 "query": text.plain_texts(query, words),
-                "url": text.plain_urls(query, rank, clicked, words),
+                "url": text.invent_urls(query, rank, clicked, words),
                 "rank": pa.array(rank, mask=~clicked),
             }
         ),

@@ -381,7 +381,7 @@ def plain_texts(query: Ints, words: npt.NDArray[np.str_]) -> pa.ChunkedArray:
     return decode(codes, texts)
 
 
-def plain_urls(
+def invent_urls(
     query: Ints, rank: Ints, clicked: Facts, words: npt.NDArray[np.str_]
 ) -> pa.ChunkedArray:
     """The url of each click of a plain log, nothing where there is none."""
