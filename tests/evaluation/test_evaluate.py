@@ -108,12 +108,11 @@ def test_a_seed_gives_the_same_tables_whatever_the_order_of_the_engine_s_rows(
     """Threads of the engine decide in which order batches come, and rows in them."""
     read_batches = RowReader.read
 
-    def backwards(self, batches, *more):
-        table = pa.Table.from_batches(batches)
+    def backwards(self, batches, workspace, advance, *, type_rows):
+        table = pa.Table.from_batches([type_rows(batch)[0] for batch in batches])
         turned.append(table.num_rows)
-        return read_batches(
-            self, table.take(np.arange(table.num_rows)[::-1]).to_batches(700), *more
-        )
+        rows = table.take(np.arange(table.num_rows)[::-1]).to_batches(700)
+        return read_batches(self, rows, workspace, advance)
 
     turned, runs = [], []
     for way in (read_batches, backwards):
