@@ -196,9 +196,9 @@ def mechanisms_for(
 
 def check_options(mechanisms: Collection[str], options: Mapping[str, Any]) -> None:
     """Raises if an option belongs to none of these mechanisms."""
-    taken = {option for name in mechanisms for option in find_mechanism(name).option_names()}
+    accepted = {option for name in mechanisms for option in find_mechanism(name).option_names()}
     for name in options:
-        if name not in taken:
+        if name not in accepted:
             whose = [m for m, other in MECHANISMS.items() if name in other.option_names()]
             flag = "--" + name.replace("_", "-")
             if not whose:
@@ -534,8 +534,8 @@ def chosen_options(
         if surplus:
             flag, source = declared[min(surplus)][0].flag, "--set" if letters else text
             raise UsageError(f"{source} says all there is to choose: leave {flag} out")
-    taken = {option for name in mechanisms for option in find_mechanism(name).option_names()}
-    return chosen | {n: v for n, v in settings.items() if v is not None and n in taken}
+    accepted = {option for name in mechanisms for option in find_mechanism(name).option_names()}
+    return chosen | {n: v for n, v in settings.items() if v is not None and n in accepted}
 
 
 def _goes_beside(name: str, declared: Mapping[str, Any]) -> bool:
